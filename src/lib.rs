@@ -1,0 +1,12 @@
+//! groom-ns runs an untrusted command in a jail of raw namespaces, or refuses.
+//!
+//! The library behind the binary, so that tests and fuzzers reach the parts.
+//! Data flows one way: `cli` (strings) → `policy` (judged) → `plan` (ordered
+//! steps, pure data) → `run` → `ns`, `mount`, `confine` → `sys`.
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+compile_error!("the syscall table in src/confine/seccomp was written for x86_64 Linux alone");
+
+pub mod plan;
+pub mod policy;
+pub mod refusal;

@@ -1,0 +1,3 @@
+//! parse → policy → plan → print | run
+
+fn main() {}

@@ -1,0 +1,426 @@
+//! The vocabulary of a plan: what the supervisor, pid 1 and the command do, as
+//! pure data. Nothing here knows how a step is carried out.
+
+use std::ffi::CString;
+use std::path::PathBuf;
+
+use serde::{Serialize, Serializer};
+
+/// A whole run, in the order in which it happens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// What the caller should know before the command starts, a line each.
+    pub warnings: Vec<String>,
+    /// Who the command is, on the host and inside.
+    pub identity: Identity,
+    /// The out-dir to make, beneath its opened parent.
+    pub make_out_dir: Option<MakeDir>,
+    /// The namespaces that the child is made in, as `clone(2)` names them.
+    pub namespaces: Vec<&'static str>,
+    /// What pid 1 does, in order, before the command exists.
+    pub build: Vec<Build>,
+    /// What the command's process does to itself, in order.
+    pub confine: Confine,
+    /// What is executed then.
+    pub exec: Exec,
+}
+
+/// A user id and a group id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Ids {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+/// How groom-ns was started, which decides how trees are opened and ids mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Route {
+    /// By a normal user: the jail's namespaces are all that gives privilege.
+    User,
+    /// By root of the namespace that groom-ns was started in.
+    Root,
+}
+
+/// Who the command is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Identity {
+    /// How groom-ns was started.
+    pub route: Route,
+    /// The ids of the command as the host sees it; never 0.
+    pub host: Ids,
+    /// The ids of the command as it sees itself.
+    pub inside: Ids,
+    /// Supplementary groups that a user can't drop; empty for root.
+    pub groups: Vec<u32>,
+}
+
+/// A directory that is made on the host before the fork.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MakeDir {
+    /// Its canonical path.
+    pub path: PathBuf,
+    /// Its owner, where that isn't the caller (root gives it the clone's).
+    pub owner: Option<Ids>,
+}
+
+/// Device and inode number: what a path must still name when it is opened again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Inode {
+    /// `st_dev`.
+    pub dev: u64,
+    /// `st_ino`.
+    pub ino: u64,
+}
+
+/// Whether a mount may be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// `MOUNT_ATTR_RDONLY`, recursively.
+    Ro,
+    /// As the source is.
+    Rw,
+}
+
+/// What a bind's source must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A directory, with its submounts.
+    Dir,
+    /// A regular file.
+    File,
+    /// A UNIX socket.
+    Socket,
+    /// A character device with this number.
+    Device {
+        /// Major number.
+        major: u32,
+        /// Minor number.
+        minor: u32,
+    },
+}
+
+/// An id-mapped mount: the tree's owner on disk appears as the command
+/// (`MOUNT_ATTR_IDMAP`, mount_setattr(2)). No other owner is mapped; other
+/// groups keep their ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct IdMap {
+    /// The owner and group on disk.
+    pub disk: Ids,
+    /// The command's ids on the host.
+    pub host: Ids,
+}
+
+/// A tree of the host that is bound into the jail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Bind {
+    /// Canonical path on the host, which is also its path in the jail unless
+    /// `target` says otherwise.
+    pub source: PathBuf,
+    /// Absolute path in the jail.
+    pub target: PathBuf,
+    /// What the source must be.
+    pub kind: Kind,
+    /// Whether it may be written to.
+    pub access: Access,
+    /// What the path must still name when it is opened; none for an out-dir
+    /// that is yet to be made.
+    pub identity: Option<Inode>,
+    /// How owners are mapped, where groom-ns was started by root.
+    pub idmap: Option<IdMap>,
+}
+
+/// A step of pid 1. Paths are absolute paths in the jail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Build {
+    /// `sethostname(2)`: the first step that needs a capability, so the first
+    /// that fails where namespaces come without them.
+    Hostname {
+        /// The name.
+        name: String,
+    },
+    /// A fresh, empty session keyring (`keyctl(2)`, `KEYCTL_JOIN_SESSION_KEYRING`).
+    SessionKeyring,
+    /// `lo` is raised over netlink (`rtnetlink(7)`, `RTM_NEWLINK`).
+    LoopbackUp,
+    /// The tmpfs that becomes `/`.
+    Root(Tmpfs),
+    /// A directory on a tmpfs made here.
+    Dir {
+        /// Where.
+        path: PathBuf,
+    },
+    /// An empty file on a tmpfs made here: a mount point, or the canary.
+    File {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A symbolic link on a tmpfs made here.
+    Symlink {
+        /// Where.
+        path: PathBuf,
+        /// What it says.
+        target: PathBuf,
+    },
+    /// A private tmpfs.
+    Tmpfs {
+        /// Where.
+        path: PathBuf,
+        /// Its limits and mode.
+        #[serde(flatten)]
+        tmpfs: Tmpfs,
+    },
+    /// A tree of the host.
+    Bind(Bind),
+    /// A directory or file of a tree that is in place already, mounted on
+    /// itself so that it can't be renamed or replaced, read-only or as it is.
+    Pin {
+        /// Where.
+        path: PathBuf,
+        /// Ro covers it (`.git`); Rw only holds it in its place.
+        access: Access,
+        /// What must be there.
+        identity: Inode,
+    },
+    /// The jail's own `/dev/null`, read-only, over a file that is in place already.
+    MaskFile {
+        /// Where.
+        path: PathBuf,
+    },
+    /// An empty read-only tmpfs over a directory that is in place already.
+    MaskDir {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A new instance of devpts.
+    Devpts {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A fresh procfs of the new pid namespace.
+    Proc {
+        /// Where.
+        path: PathBuf,
+    },
+    /// `user.max_user_namespaces` of the jail's own namespace is set to 0.
+    NoUserNamespaces,
+    /// A directory of a kernel filesystem, mounted on itself read-only.
+    ReadOnly {
+        /// Where.
+        path: PathBuf,
+    },
+    /// `pivot_root(".", ".")`, then the old root is detached.
+    Pivot,
+    /// A tmpfs made here becomes read-only.
+    Seal {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The mount table is read back: every mount is where the plan put it, and
+    /// whatever isn't listed here is read-only.
+    VerifyMounts {
+        /// The only mount points that may be writable, with all beneath `trees`.
+        writable: Vec<PathBuf>,
+        /// Writable bound trees, whose own submounts are as on the host.
+        trees: Vec<PathBuf>,
+    },
+    /// Every capability set of pid 1 is emptied.
+    DropCapabilities,
+}
+
+/// Limits and mode of a tmpfs (tmpfs(5)).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Tmpfs {
+    /// `size=`: bytes, or a share of the memory ("25%").
+    pub size: String,
+    /// `nr_inodes=`.
+    pub inodes: u64,
+    /// `mode=` of its root directory.
+    pub mode: u32,
+}
+
+/// What the command's process does to itself before `execve`, in this order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Confine {
+    /// `umask(2)`.
+    pub umask: u32,
+    /// Resource limits (setrlimit(2)).
+    pub limits: Vec<Limit>,
+    /// The landlock domain.
+    pub landlock: Landlock,
+    /// The seccomp filter.
+    pub seccomp: Seccomp,
+    /// What is tried in the final state and must fail.
+    pub self_check: Vec<Check>,
+}
+
+/// One resource limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Limit {
+    /// Which.
+    pub resource: Resource,
+    /// The soft limit; the caller's hard limit is a ceiling to it.
+    pub soft: u64,
+    /// The hard limit, likewise.
+    pub hard: u64,
+}
+
+/// The resources that groom-ns sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Resource {
+    /// `RLIMIT_CORE`, bytes.
+    Core,
+    /// `RLIMIT_NOFILE`, descriptors.
+    Nofile,
+}
+
+/// Whether the jail may stand without landlock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LandlockMode {
+    /// ABI 2 at least, or refuse.
+    Required,
+    /// Whatever the kernel has, even nothing: the caller's explicit choice.
+    BestEffort,
+}
+
+/// The landlock domain: nothing but `rules` can be opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Landlock {
+    /// Whether it may be absent.
+    pub mode: LandlockMode,
+    /// The ABI that is used: the kernel's, at most the newest known here; 0 is none.
+    pub abi: u32,
+    /// Rights that the kernel can't enforce, by name.
+    pub absent: Vec<&'static str>,
+    /// What is granted beneath which path.
+    pub rules: Vec<LandlockRule>,
+}
+
+/// A grant beneath a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LandlockRule {
+    /// Absolute path in the jail.
+    pub path: PathBuf,
+    /// What may be done beneath it.
+    pub grant: Grant,
+}
+
+/// A set of landlock rights with a purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grant {
+    /// List directories.
+    List,
+    /// Read files and list directories (/proc).
+    Read,
+    /// Read, list and execute (system trees, a read-only clone).
+    Execute,
+    /// Everything that can be done to files, but for making device nodes.
+    Write,
+    /// Read and write a device.
+    Device,
+    /// Read and write a terminal, and its ioctls.
+    Terminal,
+    /// Connect to the socket, where the ABI can say so.
+    Connect,
+}
+
+/// The seccomp filter's parameters; the table is `confine::seccomp::table`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Seccomp {
+    /// Tracing of the jail's own processes is allowed (`--allow-ptrace`).
+    pub allow_ptrace: bool,
+    /// How many rules the table has then.
+    pub rules: usize,
+    /// The highest syscall number that isn't ENOSYS.
+    pub ceiling: u32,
+}
+
+/// Something that must fail in the final state, with the errno that proves why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "try", rename_all = "kebab-case")]
+pub enum Check {
+    /// No capability in any of the five sets, and no_new_privs is 1.
+    NoPrivileges,
+    /// A socket of this family: EAFNOSUPPORT.
+    Socket {
+        /// The family's name.
+        family: &'static str,
+        /// `AF_*`.
+        number: i32,
+    },
+    /// `unshare(CLONE_NEWUSER)`: EPERM.
+    UserNamespace,
+    /// Reading this file, which permissions allow and landlock doesn't grant: EACCES.
+    Canary {
+        /// Where.
+        path: PathBuf,
+    },
+    /// An unnamed file (`O_TMPFILE`) in this directory: EROFS.
+    ReadOnly {
+        /// Where.
+        path: PathBuf,
+    },
+}
+
+/// What is executed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Exec {
+    /// Working directory, absolute, in the jail.
+    pub cwd: PathBuf,
+    /// The whole environment.
+    pub env: Vec<EnvVar>,
+    /// `argv`; the first is looked up in the environment's PATH if it has no slash.
+    #[serde(serialize_with = "lossy_list")]
+    pub argv: Vec<CString>,
+}
+
+/// A variable of the command's environment.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct EnvVar {
+    /// Its name.
+    pub name: String,
+    /// Its value. Printed only where groom-ns chose it: the caller's may be secrets.
+    #[serde(serialize_with = "redacted")]
+    pub value: EnvValue,
+}
+
+/// A value and whether it may be shown.
+#[derive(Clone, PartialEq, Eq)]
+pub enum EnvValue {
+    /// Chosen by groom-ns.
+    Ours(String),
+    /// The caller's: never printed. No NUL byte.
+    Callers(CString),
+}
+
+impl std::fmt::Debug for EnvVar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}={}", self.name, self.value.shown())
+    }
+}
+
+impl EnvValue {
+    /// The value, or that it isn't shown.
+    pub fn shown(&self) -> &str {
+        match self {
+            EnvValue::Ours(value) => value,
+            EnvValue::Callers(_) => "(not shown)",
+        }
+    }
+}
+
+fn redacted<S: Serializer>(value: &EnvValue, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(value.shown())
+}
+
+fn lossy_list<S: Serializer>(list: &[CString], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(list.iter().map(|item| item.to_string_lossy()))
+}

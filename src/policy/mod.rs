@@ -1,0 +1,101 @@
+//! What the caller asked for, judged. The only place where input is judged:
+//! everything here is canonical, and its identity taken.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use crate::plan::step::{EnvVar, Ids, Inode, LandlockMode};
+
+/// A run that may be planned. Pure data: what is held open is in [`Held`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The checkout; the command's working directory.
+    pub clone: Granted,
+    /// Whether it can be written to, and then what of it can't.
+    pub clone_mode: CloneMode,
+    /// The one writable folder.
+    pub out_dir: Option<OutDir>,
+    /// Read-only files and folders.
+    pub ro_files: Vec<Granted>,
+    /// A listening broker for `/run/broker.sock`.
+    pub uds: Option<Granted>,
+    /// UNIX sockets that lie in granted folders, to be covered: landlock before
+    /// ABI 9 can't keep the command from connecting to them.
+    pub sockets: Vec<PathBuf>,
+    /// The caller's variables, in order; a later one of the same name wins.
+    pub env: Vec<EnvVar>,
+    /// The caller's TERM, where it has a terminal.
+    pub term: Option<String>,
+    /// The command and its arguments; not empty.
+    pub argv: Vec<CString>,
+    /// Whether landlock may be absent.
+    pub landlock: LandlockMode,
+    /// Whether processes of the jail may trace each other.
+    pub allow_ptrace: bool,
+}
+
+/// A file or folder of the host that the command gets to see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// Its canonical path, free of symbolic links.
+    pub path: PathBuf,
+    /// The absolute path as it was typed, where a symbolic link made it differ.
+    pub alias: Option<PathBuf>,
+    /// Folder, file or socket.
+    pub kind: GrantedKind,
+    /// Device and inode number.
+    pub identity: Inode,
+    /// Owner and group on disk.
+    pub owner: Ids,
+}
+
+/// What a granted path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrantedKind {
+    /// A directory.
+    Dir,
+    /// A regular file.
+    File,
+    /// A UNIX socket.
+    Socket,
+}
+
+/// The clone's mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CloneMode {
+    /// Read-only.
+    Ro,
+    /// Writable, but for every `.git`.
+    RwGitRo(GitCovers),
+}
+
+/// What is mounted over a writable clone. Absolute canonical paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GitCovers {
+    /// Every `.git` folder, and every gitdir file that points into the clone's own: read-only.
+    pub gits: Vec<(PathBuf, Inode)>,
+    /// Every folder between the clone and a nested `.git`, held in its place,
+    /// outermost first.
+    pub parents: Vec<(PathBuf, Inode)>,
+}
+
+/// The writable folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutDir {
+    /// It was there.
+    Exists(Granted),
+    /// It is made last, in a folder that was there.
+    Missing {
+        /// Canonical path of the parent and the new name.
+        path: PathBuf,
+        /// The absolute path as it was typed, where a symbolic link made it differ.
+        alias: Option<PathBuf>,
+    },
+}
+
+/// Descriptors (`O_PATH`, close-on-exec) of what the policy names, by canonical
+/// path; a missing out-dir's is its parent's. Held, so that no inode number is
+/// used again while the jail is built. Owned by the supervisor and its fork.
+pub type Held = BTreeMap<PathBuf, OwnedFd>;
