@@ -7,6 +7,8 @@
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("the syscall table in src/confine/seccomp was written for x86_64 Linux alone");
 
+pub mod confine;
 pub mod plan;
 pub mod policy;
 pub mod refusal;
+pub mod sys;
