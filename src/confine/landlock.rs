@@ -227,3 +227,76 @@ fn failed(step: &'static str, error: &RulesetError) -> Refusal {
         None => refusal,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ::landlock::{ABI, Access as _};
+
+    use super::*;
+
+    /// The crate's lists, ABI by ABI: a difference is a slip here or a change there.
+    #[test]
+    fn the_pinned_rights_are_the_kernels() {
+        let abis = [
+            ABI::V1,
+            ABI::V2,
+            ABI::V3,
+            ABI::V4,
+            ABI::V5,
+            ABI::V6,
+            ABI::V7,
+            ABI::V8,
+            ABI::V9,
+        ];
+        for (number, abi) in (1..).zip(abis) {
+            let (files, scopes) = handled(number);
+            assert_eq!(files, AccessFs::from_all(abi), "{abi:?}");
+            assert_eq!(scopes, Scope::from_all(abi), "{abi:?}");
+        }
+        assert_eq!(handled(u32::MAX), handled(NEWEST));
+    }
+
+    #[test]
+    fn absent_rights_are_named() {
+        assert_eq!(absent(NEWEST), Vec::<&str>::new());
+        assert_eq!(absent(8), ["resolve_unix"]);
+        assert_eq!(
+            absent(FLOOR),
+            [
+                "truncate",
+                "ioctl_dev",
+                "scope_abstract_unix_socket",
+                "scope_signal",
+                "resolve_unix"
+            ]
+        );
+        assert_eq!(absent(0).len(), PINNED.len());
+    }
+
+    #[test]
+    fn only_write_can_make_or_remove_and_nothing_makes_devices() {
+        let all = handled(NEWEST).0;
+        let left_out = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
+        assert_eq!(rights(Grant::Write), all & !left_out);
+        let harmless = ON_A_FILE | AccessFs::ReadDir;
+        for grant in [
+            Grant::List,
+            Grant::Read,
+            Grant::Execute,
+            Grant::Device,
+            Grant::Terminal,
+            Grant::Connect,
+        ] {
+            assert!(harmless.contains(rights(grant)), "{grant:?}");
+        }
+        for grant in [Grant::List, Grant::Read, Grant::Execute, Grant::Connect] {
+            let writes = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
+            assert!(!rights(grant).intersects(writes), "{grant:?}");
+        }
+    }
+
+    #[test]
+    fn what_fits_a_file_is_what_the_crate_says() {
+        assert_eq!(ON_A_FILE, AccessFs::from_file(ABI::V9));
+    }
+}

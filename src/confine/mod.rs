@@ -9,6 +9,8 @@ pub mod landlock;
 pub mod limits;
 pub mod seccomp;
 pub mod self_check;
+#[cfg(test)]
+mod tests;
 
 pub use exec::ExecFailure;
 
