@@ -46,7 +46,7 @@ fn drop_bounding() -> Result<(), Refusal> {
 fn refusal(set: &'static str) -> Refusal {
     Refusal::new(Reason::Caps, "empty the capability sets")
         .about(set)
-        .remedy("an outer sandbox denies it: allow prctl(2) and capset(2) there")
+        .remedy("an outer sandbox or AppArmor withholds CAP_SETPCAP in the user namespace, prctl(2) or capset(2)")
 }
 
 /// The first set that isn't empty, by name and with what is in it.

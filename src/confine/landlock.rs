@@ -17,7 +17,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, SFlag, fstat};
 
 use crate::plan::step::{Grant, Landlock, LandlockMode, LandlockRule};
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::{Reason, Refusal, shown};
 use crate::sys;
 
 /// The oldest ABI that will do: before it, every rename between folders is
@@ -201,7 +201,10 @@ fn add(
     }
     ruleset
         .add_rule(PathBeneath::new(opened, access))
-        .map_err(|error| failed("grant a path", &error).path(&rule.path))
+        .map_err(|error| {
+            let path = shown(&rule.path);
+            failed("grant a path", &error).about(format!("{path}: {error}"))
+        })
 }
 
 fn open_path(rule: &LandlockRule) -> Result<(OwnedFd, bool), Errno> {

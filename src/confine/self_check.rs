@@ -12,7 +12,7 @@ use nix::sys::stat::Mode;
 
 use super::caps;
 use crate::plan::step::Check;
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::{Reason, Refusal, shown};
 use crate::sys;
 
 /// Runs every check, in order. What one of them opens is closed again.
@@ -58,7 +58,7 @@ fn check(check: &Check) -> Result<(), Refusal> {
 }
 
 fn about(call: &str, path: &Path) -> String {
-    format!("{call} {}", crate::refusal::shown(path))
+    format!("{call} {}", shown(path))
 }
 
 fn must_fail(call: &str, failure: Option<Errno>, expected: Errno) -> Result<(), Refusal> {

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -302,4 +303,26 @@ fn all_steps_together_end_in_a_token() {
         Ok::<_, Refusal>(confined)
     });
     confined.unwrap();
+}
+
+/// A killed process takes its tests along, so this one is run once more alone.
+#[test]
+fn pid_1_dies_of_a_call_that_it_does_not_need() {
+    const ALONE: &str = "GROOM_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        in_thread(|| {
+            confine_init().unwrap();
+            let _ = fs::read_dir("/");
+        });
+        return;
+    }
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "confine::tests::pid_1_dies_of_a_call_that_it_does_not_need",
+        ])
+        .env(ALONE, "1")
+        .status()
+        .unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGSYS));
 }

@@ -1,6 +1,8 @@
 //! The seccomp filters (seccomp(2)): the command's, a deny list with a ceiling,
 //! and pid 1's, an allow list.
 
+#[cfg(test)]
+mod argument_tests;
 mod compile;
 mod init;
 #[cfg(test)]
