@@ -1,6 +1,18 @@
 //! What the caller asked for, judged. The only place where input is judged:
 //! everything here is canonical, and its identity taken.
 
+mod env;
+mod grant;
+pub(crate) mod kinds;
+mod landlock;
+mod overlap;
+mod paths;
+mod places;
+mod submounts;
+#[cfg(test)]
+mod testing;
+mod uds;
+
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::os::fd::OwnedFd;

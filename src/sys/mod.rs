@@ -12,3 +12,5 @@ pub mod prctl;
 pub mod seccomp;
 #[allow(unsafe_code)]
 pub mod socket;
+#[allow(unsafe_code)]
+pub mod users;
