@@ -118,16 +118,11 @@ pub(crate) enum Filesystem {
 /// Asks statfs(2).
 pub(crate) fn filesystem(fd: impl AsFd) -> Result<Filesystem, Errno> {
     let magic = fstatfs(fd)?.filesystem_type().0;
-    Ok(KERNEL_FILESYSTEMS
-        .iter()
-        .find(|(_, known)| *known == magic)
-        .map_or_else(
-            || match magic == OVERLAY.1 {
-                true => Filesystem::Unmappable(OVERLAY.0),
-                false => Filesystem::Plain,
-            },
-            |(name, _)| Filesystem::Kernel(name),
-        ))
+    if magic == OVERLAY.1 {
+        return Ok(Filesystem::Unmappable(OVERLAY.0));
+    }
+    let kernel = KERNEL_FILESYSTEMS.iter().find(|(_, known)| *known == magic);
+    Ok(kernel.map_or(Filesystem::Plain, |(name, _)| Filesystem::Kernel(name)))
 }
 
 #[cfg(test)]
