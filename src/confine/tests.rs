@@ -9,11 +9,11 @@ use std::process::Command;
 use std::thread;
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
+use nix::sys::resource::{Resource, getrlimit};
 
 use super::*;
-use crate::plan::step::{
-    Check, Grant, Landlock, LandlockMode, LandlockRule, Limit, Resource, Seccomp,
-};
+use crate::plan::step::{self, Check, Grant, Landlock, LandlockMode, LandlockRule, Limit, Seccomp};
 
 fn in_thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     thread::spawn(f).join().unwrap()
@@ -284,25 +284,51 @@ fn all_steps_together_end_in_a_token() {
     let folder = Folder::new("apply");
     let canary = folder.path("canary");
     fs::write(&canary, "").unwrap();
+    let inherited = open(&canary, OFlag::O_RDONLY, Mode::empty()).unwrap();
     let granted = folder.path("granted");
     fs::create_dir(&granted).unwrap();
     let confine = Confine {
-        umask: 0o022,
+        umask: 0o027,
         limits: vec![Limit {
-            resource: Resource::Nofile,
-            soft: 1024,
+            resource: step::Resource::Nofile,
+            soft: 1000,
             hard: u64::MAX,
         }],
         landlock: domain(vec![rule(&granted, Grant::Write)]),
         seccomp: seccomp(),
         self_check: vec![Check::UserNamespace, VSOCK, Check::Canary { path: canary }],
     };
-    let confined = in_thread(move || {
-        let confined = apply(&confine)?;
+    in_thread(move || {
+        apply(&confine).unwrap();
+        assert!(prctl::get_no_new_privs().unwrap());
         fs::write(granted.join("file"), "").unwrap();
-        Ok::<_, Refusal>(confined)
+        let made = fs::metadata(granted.join("file")).unwrap();
+        assert_eq!(made.permissions().mode() & 0o777, 0o640);
     });
-    confined.unwrap();
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    assert_eq!(soft, hard.min(1000));
+    let flags = fcntl(&inherited, FcntlArg::F_GETFD).unwrap();
+    assert_eq!(flags, FdFlag::FD_CLOEXEC.bits());
+}
+
+#[test]
+fn no_token_without_the_self_check() {
+    let confine = Confine {
+        umask: 0o027,
+        limits: vec![],
+        landlock: domain(vec![]),
+        seccomp: seccomp(),
+        self_check: vec![Check::Socket {
+            family: "AF_UNIX",
+            number: libc::AF_UNIX,
+        }],
+    };
+    let refusal = in_thread(move || apply(&confine).unwrap_err());
+    assert_eq!(refusal.reason, Reason::Selfcheck);
+    assert_eq!(
+        refusal.subject,
+        "socket(AF_UNIX) was allowed, must be EAFNOSUPPORT"
+    );
 }
 
 /// A killed process takes its tests along, so this one is run once more alone.

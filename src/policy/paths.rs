@@ -126,7 +126,11 @@ impl Resolved {
         let stat = fstat(&fd).map_err(|errno| Fault::of(errno, &path))?;
         let again = open_without_links(AT_FDCWD, &path)
             .and_then(fstat)
-            .map_err(|errno| Fault::of(errno, &path))?;
+            .map_err(|errno| match errno {
+                // A link, or nothing, where there was a folder a moment ago.
+                Errno::ELOOP | Errno::ENOENT | Errno::ENOTDIR => Fault::moved(&path),
+                _ => Fault::of(errno, &path),
+            })?;
         if inode(&again) != inode(&stat) {
             return Err(Fault::moved(&path));
         }

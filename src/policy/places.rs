@@ -96,10 +96,12 @@ fn in_kernel_folder(role: Role, path: &Path) -> Result<(), Refusal> {
     if role == Role::RoFile && path == Path::new("/dev/shm") {
         return Ok(());
     }
-    Err(role
-        .refusal("judge")
-        .path(path)
-        .remedy("it can't be given to the command: name a folder of your own"))
+    Err(role.refusal("judge").path(path).remedy(match role {
+        Role::Clone => {
+            "it can't be given to the command: change to a checkout, or name one with --clone"
+        }
+        _ => "it can't be given to the command: name something of your own",
+    }))
 }
 
 fn whole_system_folder(role: Role, path: &Path, host: &Host) -> Result<(), Refusal> {
@@ -112,10 +114,12 @@ fn whole_system_folder(role: Role, path: &Path, host: &Host) -> Result<(), Refus
         .iter()
         .any(|folder| path == Path::new(folder));
     if listed || linked {
-        return Err(role
-            .refusal("judge")
-            .path(path)
-            .remedy("it is a folder of the system: make a folder of your own and name that"));
+        return Err(role.refusal("judge").path(path).remedy(match role {
+            Role::Clone => {
+                "it is a folder of the system: change to a checkout, or name one with --clone"
+            }
+            _ => "it is a folder of the system: make a folder in it and name that",
+        }));
     }
     Ok(())
 }

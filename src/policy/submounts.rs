@@ -1,6 +1,8 @@
 //! Mounts that lie beneath a granted tree, and so would come along with it.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +13,9 @@ use super::grant::{Candidate, Role};
 use super::kinds::{Filesystem, filesystem, is_kernel_filesystem, is_unmappable};
 use crate::plan::step::Route;
 use crate::refusal::{Reason, Refusal};
+
+/// More than most hosts' mount tables are long, in bytes.
+const TABLE_SIZE: usize = 32 << 10;
 
 /// Refuses granted trees with mounts beneath them that may not be handed in, or,
 /// started by root, with filesystems that can't be id-mapped. What else can't be
@@ -30,11 +35,16 @@ pub(crate) fn judge(all: &[Candidate], route: Route) -> Result<(), Refusal> {
             return Err(unmappable(found.role, path, name));
         }
     }
-    let table = std::fs::read("/proc/self/mountinfo").map_err(|error| {
-        Refusal::new(Reason::Proc, "read the mount table")
-            .path("/proc/self/mountinfo")
-            .errno(Errno::try_from(error).unwrap_or(Errno::EIO))
-    })?;
+    // With room from the start: the table is made anew for every small read.
+    let mut table = Vec::with_capacity(TABLE_SIZE);
+    File::open("/proc/self/mountinfo")
+        .and_then(|mut file| file.read_to_end(&mut table))
+        .map_err(|error| {
+            Refusal::new(Reason::Proc, "read the mount table")
+                .path("/proc/self/mountinfo")
+                .errno(Errno::try_from(error).unwrap_or(Errno::EIO))
+                .remedy("mount /proc")
+        })?;
     judge_table(all, route, &table)
 }
 

@@ -6,6 +6,9 @@
 //! those below to 32 bits (`int`, `unsigned int`, `umode_t`), and ignores the
 //! rest (measured: `chmod(path, 0xffffffff00004755)` sets the bit).
 //! `unshare` takes an `unsigned long`, but refuses high bits itself.
+//!
+//! Calls that no kernel since 5.19 has (nfsservctl, _sysctl, create_module and
+//! the like) aren't listed: the kernel itself answers ENOSYS.
 
 use super::rule::Answer::{Eafnosupport, Enosys, Eperm, Eprotonosupport, Zero};
 use super::rule::Test::{Bits, Is, Not, NotNull};
@@ -328,7 +331,7 @@ pub(super) const RULES: &[Rule] = &[
     always(
         Eperm,
         calls![SYS_add_key SYS_request_key SYS_keyctl],
-        "keyrings aren't namespaced by process",
+        "keyrings outlive the jail and reach across its namespaces",
     ),
     always(
         Eperm,
