@@ -7,10 +7,20 @@ pub mod fd;
 #[allow(unsafe_code)]
 pub mod landlock;
 #[allow(unsafe_code)]
+pub mod memory;
+#[allow(unsafe_code)]
+pub mod mount;
+#[allow(unsafe_code)]
 pub mod prctl;
 #[allow(unsafe_code)]
+pub mod process;
+#[allow(unsafe_code)]
 pub mod seccomp;
+#[allow(unsafe_code)]
+pub mod signal;
 #[allow(unsafe_code)]
 pub mod socket;
 #[allow(unsafe_code)]
 pub mod users;
+#[allow(unsafe_code)]
+pub mod watch;
