@@ -12,6 +12,7 @@ pub mod confine;
 pub mod host;
 pub mod identity;
 pub mod mount;
+pub mod mountinfo;
 pub mod ns;
 pub mod plan;
 pub mod policy;

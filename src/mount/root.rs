@@ -94,13 +94,13 @@ impl Root {
     pub fn tmpfs(&self, path: &Path, tmpfs: &Tmpfs) -> Result<(), Refusal> {
         let tree = new_tmpfs(tmpfs, NOSUID_NODEV)
             .map_err(|(call, errno)| refuse("make a tmpfs", call, path, errno))?;
-        self.put(tree, path, "attach a tmpfs")
+        self.put(&tree, path, "attach a tmpfs")
     }
 
     /// A detached tree, at `path`.
-    pub fn put(&self, tree: OwnedFd, path: &Path, step: &'static str) -> Result<(), Refusal> {
+    pub fn put(&self, tree: &OwnedFd, path: &Path, step: &'static str) -> Result<(), Refusal> {
         let on = self.open(path, step)?;
-        move_mount(&tree, &on).map_err(|errno| refuse(step, "move_mount", path, errno))
+        move_mount(tree, &on).map_err(|errno| refuse(step, "move_mount", path, errno))
     }
 
     /// What is at `path` already, mounted on itself. It must be `identity`.
@@ -115,7 +115,7 @@ impl Root {
                     .remedy("let nothing else write to it, and start again"),
             );
         }
-        self.mount_on_itself(&at, path, access, NOSUID_NODEV, step)
+        mount_on_itself(&at, path, access, NOSUID_NODEV, step)
     }
 
     /// A folder of a kernel file system, mounted on itself read-only.
@@ -123,25 +123,7 @@ impl Root {
         let step = "make a folder read-only";
         let at = self.open(path, step)?;
         let attributes = NOSUID_NODEV | libc::MOUNT_ATTR_NOEXEC;
-        self.mount_on_itself(&at, path, Access::Ro, attributes, step)
-    }
-
-    fn mount_on_itself(
-        &self,
-        at: &OwnedFd,
-        path: &Path,
-        access: Access,
-        attributes: u64,
-        step: &'static str,
-    ) -> Result<(), Refusal> {
-        let tree = open_tree(at, true).map_err(|errno| refuse(step, "open_tree", path, errno))?;
-        let set = match access {
-            Access::Ro => attributes | libc::MOUNT_ATTR_RDONLY,
-            Access::Rw => attributes,
-        };
-        set_private_with(&tree, true, &Attributes { set, idmap: None })
-            .map_err(|errno| refuse(step, "mount_setattr", path, errno))?;
-        move_mount(&tree, at).map_err(|errno| refuse(step, "move_mount", path, errno))
+        mount_on_itself(&at, path, Access::Ro, attributes, step)
     }
 
     /// The jail's own `/dev/null`, read-only, over a file.
@@ -150,7 +132,7 @@ impl Root {
         let null = self.open(Path::new("/dev/null"), step)?;
         let tree =
             open_tree(&null, false).map_err(|errno| refuse(step, "open_tree", path, errno))?;
-        self.put(tree, path, step)
+        self.put(&tree, path, step)
     }
 
     /// An empty read-only tmpfs over a directory.
@@ -163,7 +145,7 @@ impl Root {
         let attributes = NOSUID_NODEV | libc::MOUNT_ATTR_NOEXEC | libc::MOUNT_ATTR_RDONLY;
         let tree = new_tmpfs(&empty, attributes)
             .map_err(|(call, errno)| refuse("cover a folder", call, path, errno))?;
-        self.put(tree, path, "cover a folder")
+        self.put(&tree, path, "cover a folder")
     }
 
     /// A new instance of devpts.
@@ -172,7 +154,7 @@ impl Root {
         let attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
         let tree = new_filesystem(c"devpts", &options, attributes)
             .map_err(|(call, errno)| refuse("make a devpts", call, path, errno))?;
-        self.put(tree, path, "attach devpts")
+        self.put(&tree, path, "attach devpts")
     }
 
     /// A fresh procfs of this process's pid namespace.
@@ -191,7 +173,7 @@ impl Root {
                 "the kernel has no procfs for a new pid namespace: please report it"
             })
         })?;
-        self.put(tree, path, "attach /proc")
+        self.put(&tree, path, "attach /proc")
     }
 
     /// Writes 0 to `user.max_user_namespaces` of this process's user namespace,
@@ -238,6 +220,24 @@ impl Root {
     fn open(&self, path: &Path, step: &'static str) -> Result<OwnedFd, Refusal> {
         open_plain(&self.fd, relative(path)).map_err(|errno| refuse(step, "openat2", path, errno))
     }
+}
+
+/// Mounts what is open at `at` on itself, with what is mounted beneath it.
+fn mount_on_itself(
+    at: &OwnedFd,
+    path: &Path,
+    access: Access,
+    attributes: u64,
+    step: &'static str,
+) -> Result<(), Refusal> {
+    let tree = open_tree(at, true).map_err(|errno| refuse(step, "open_tree", path, errno))?;
+    let set = match access {
+        Access::Ro => attributes | libc::MOUNT_ATTR_RDONLY,
+        Access::Rw => attributes,
+    };
+    set_private_with(&tree, true, &Attributes { set, idmap: None })
+        .map_err(|errno| refuse(step, "mount_setattr", path, errno))?;
+    move_mount(&tree, at).map_err(|errno| refuse(step, "move_mount", path, errno))
 }
 
 /// A detached tmpfs; the error names the call.

@@ -144,7 +144,7 @@ fn build_jail(
                 };
                 root.as_ref()
                     .ok_or_else(standing)?
-                    .put(source, &bind.target, "attach a bind")?;
+                    .put(&source, &bind.target, "attach a bind")?;
             }
             mount => mount_step(root.as_ref().ok_or_else(standing)?, mount)?,
         }

@@ -68,7 +68,9 @@ impl End {
     fn code(self) -> Result<u8, Refusal> {
         match self {
             End::Said(FromJail::Exited(code)) => Ok(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-            End::Said(FromJail::Killed(signal)) => Ok(killed_by(signal)),
+            End::Said(FromJail::Killed(signal)) | End::Signal(Phase::Running, signal) => {
+                Ok(killed_by(signal))
+            }
             End::Said(FromJail::NotExecuted { errno }) => {
                 let errno = Errno::from_raw(errno);
                 eprintln!("groom-ns: the command can't be executed: {errno:?}");
@@ -79,7 +81,6 @@ impl End {
                 })
             }
             End::Said(FromJail::Refused(refusal)) => Err(refusal),
-            End::Signal(Phase::Running, signal) => Ok(killed_by(signal)),
             End::Signal(_, signal) => Err(Refusal::new(
                 Reason::Setup,
                 "a signal came before the command ran",
@@ -243,8 +244,11 @@ impl<'run> Events<'run> {
     }
 }
 
+/// The descriptors being written to, and how that ended.
+type Outputs = JoinSet<(i32, io::Result<()>)>;
+
 /// Starts moving the output, and gets the input ready.
-fn start(pumps: Vec<Pump>) -> Result<(JoinSet<(i32, io::Result<()>)>, Option<Input>), Refusal> {
+fn start(pumps: Vec<Pump>) -> Result<(Outputs, Option<Input>), Refusal> {
     let mut outputs = JoinSet::new();
     let mut input = None;
     for Pump {
