@@ -20,7 +20,7 @@ const PROMPT: &str = "$ ";
 /// `.ci/run` takes them from the README and runs them itself.
 const OF_CI: &str = "cargo ";
 /// What the README says that a normal user in certain groups sees as well.
-const WARNING: &str = "groom-ns: warning: the command keeps your groups";
+const WARNING: &str = "warning: the command keeps your groups";
 
 /// A line counts as right as long as it is this near, in percent.
 const NEAR: usize = 10;
@@ -127,7 +127,7 @@ impl Place {
         child.wait().expect("a child of this process");
         String::from_utf8_lossy(&output)
             .lines()
-            .filter(|line| !line.starts_with(WARNING))
+            .filter(|line| !line.contains(WARNING))
             .map(|line| format!("{line}\n"))
             .collect()
     }
