@@ -287,7 +287,10 @@ fn the_flags_are_all_there_are() {
 fn sources(root: &Path, folder: &str, found: &mut Vec<(String, usize)>) {
     for entry in fs::read_dir(root.join(folder)).expect("a folder of sources") {
         let entry = entry.expect("an entry");
-        let name = entry.file_name().into_string().expect("a name that is text");
+        let name = entry
+            .file_name()
+            .into_string()
+            .expect("a name that is text");
         let path = format!("{folder}/{name}");
         if entry.file_type().expect("a type").is_dir() {
             sources(root, &path, found);
@@ -334,7 +337,10 @@ fn the_reading_order_holds_every_file_and_its_lines() {
     };
     for (row, cells) in rows.iter().enumerate() {
         let count = lines.get(&row).copied();
-        near(cells, count.unwrap_or_else(|| panic!("{} is nowhere", cells[2])));
+        near(
+            cells,
+            count.unwrap_or_else(|| panic!("{} is nowhere", cells[2])),
+        );
         for path in quoted(&cells[2]) {
             assert!(checkout().join(path).exists(), "{path} isn't there");
         }
