@@ -52,11 +52,13 @@ pub fn make(policy: &Policy, host: &Host, identity: Identity) -> Plan {
         );
     }
     let granted = granted(policy, &identity);
+    let (build, mounts) = layout::build(policy, host, &identity, &granted);
     Plan {
         warnings,
         make_out_dir: make_out_dir(policy, &identity),
         namespaces: NAMESPACES.to_vec(),
-        build: layout::build(policy, host, &identity, &granted),
+        build,
+        mounts,
         confine: Confine {
             umask: 0o022,
             limits: limits(),

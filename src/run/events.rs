@@ -181,6 +181,11 @@ impl<'run> Events<'run> {
                     ready = self.channel.readable(), if self.is_open && said.is_none() => {
                         ready.map_err(|error| failed("watch the channel", &error))?.clear_ready();
                         said = self.listen(channel)?;
+                        // The command's process may have refused while pid 1 still
+                        // waits for a word that won't come.
+                        if let Some(FromJail::Refused(_)) = said {
+                            jail.kill();
+                        }
                     }
                     ready = self.jail.readable(), if end.is_none() => {
                         ready.map_err(|error| failed("watch pid 1", &error))?.retain_ready();
