@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use crate::ns::channel::{Channel, FromJail, ToJail};
 use crate::ns::stdio::Pump;
 use crate::refusal::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Reason, Refusal};
+use crate::say;
 use crate::sys::process::pidfd_send_signal;
 use crate::sys::watch::watch;
 
@@ -73,7 +74,7 @@ impl End {
             }
             End::Said(FromJail::NotExecuted { errno }) => {
                 let errno = Errno::from_raw(errno);
-                eprintln!("groom-ns: the command can't be executed: {errno:?}");
+                say::note(format_args!("the command can't be executed: {errno:?}"));
                 Ok(if errno == Errno::ENOENT {
                     EXIT_NOT_FOUND
                 } else {
@@ -87,7 +88,7 @@ impl End {
             )
             .about(signal_name(signal))),
             End::Abandoned(Phase::Running) => {
-                eprintln!("groom-ns: the process that started it is gone: the jail was killed");
+                say::note("the process that started it is gone: the jail was killed");
                 Ok(killed_by(libc::SIGKILL))
             }
             End::Abandoned(_) => Err(Refusal::new(
@@ -104,7 +105,7 @@ impl End {
                 } else {
                     Signal::SIGKILL
                 };
-                eprintln!("groom-ns: the jail was killed by {signal}");
+                say::note(format_args!("the jail was killed by {signal}"));
                 Ok(killed_by(signal as i32))
             }
             End::Silent(_, status) => Err(Refusal::new(
@@ -281,7 +282,7 @@ async fn feed(input: Option<&mut Input>) {
         if let Err(error) = input.pump().await
             && error.kind() != io::ErrorKind::BrokenPipe
         {
-            eprintln!("groom-ns: standard input: {error}");
+            say::note(format_args!("standard input: {error}"));
         }
         input.close();
     }
@@ -294,7 +295,7 @@ fn report(result: Result<(i32, io::Result<()>), tokio::task::JoinError>) {
         && error.kind() != io::ErrorKind::BrokenPipe
     {
         let name = if outer == 1 { "output" } else { "error" };
-        eprintln!("groom-ns: standard {name}: {error}");
+        say::note(format_args!("standard {name}: {error}"));
     }
 }
 
