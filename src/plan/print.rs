@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::step::{Access, Bind, Build, Check, Kind, Plan, Tmpfs};
+use super::command::Check;
+use super::step::{Access, Bind, Build, Kind, Plan, Tmpfs};
 use crate::refusal::shown;
 
 impl Display for Plan {
