@@ -22,8 +22,10 @@ pub enum FromJail {
     Executing,
     /// A step failed; the command has not run.
     Refused(Refusal),
-    /// execve(2) failed with this errno.
+    /// execve(2) failed; nothing ran.
     NotExecuted {
+        /// The program, as it may be printed.
+        program: String,
         /// The errno's number.
         errno: i32,
     },

@@ -2,9 +2,11 @@
 //! It has one thread, no secrets, and is not dumpable.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -19,7 +21,7 @@ use nix::unistd::{
 use crate::confine;
 use crate::mount::{root::Root, tree, verify};
 use crate::plan::step::{Build, Identity, Inode, Plan, Route};
-use crate::refusal::{EXIT_REFUSED, Reason, Refusal};
+use crate::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
 use crate::sys::memory::wipe_strings;
 use crate::sys::process::{Forked, close_all_but, fork_into, join_session_keyring};
 use crate::sys::signal::unignore_all;
@@ -242,8 +244,11 @@ fn become_the_command(plan: &Plan, inherited: &Inherited, gate: &OwnedFd) -> ! {
         Err(refusal) => refuse(&inherited.channel, refusal),
         Ok(confined) => {
             let failure = confined.exec(&plan.exec);
-            let errno = failure.errno as i32;
-            let _ = inherited.channel.send(&FromJail::NotExecuted { errno });
+            let program = Path::new(OsStr::from_bytes(failure.program.as_bytes()));
+            let _ = inherited.channel.send(&FromJail::NotExecuted {
+                program: shown(program),
+                errno: failure.errno as i32,
+            });
             std::process::exit(i32::from(EXIT_REFUSED))
         }
     }

@@ -72,9 +72,10 @@ impl End {
             End::Said(FromJail::Killed(signal)) | End::Signal(Phase::Running, signal) => {
                 Ok(killed_by(signal))
             }
-            End::Said(FromJail::NotExecuted { errno }) => {
+            End::Said(FromJail::NotExecuted { program, errno }) => {
                 let errno = Errno::from_raw(errno);
-                say::note(format_args!("the command can't be executed: {errno:?}"));
+                let what = errno.desc();
+                say::note(format_args!("cannot execute {program}: {errno:?} ({what})"));
                 Ok(if errno == Errno::ENOENT {
                     EXIT_NOT_FOUND
                 } else {
