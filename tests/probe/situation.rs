@@ -18,6 +18,7 @@ use crate::{filter, value, world};
 pub(crate) fn run(situation: &[&str], command: &[&str]) -> ExitCode {
     match situation {
         ["fail-nth", calls, nth, errno] => return filter::fail_nth(calls, nth, errno, command),
+        ["parent"] => return parent(command),
         ["in-pty"] => return in_pty(command),
         ["late-mount", dir, trigger] => return late_mount(dir, trigger, command),
         ["deny-syscall", calls, errno] => filter::deny(calls, errno).expect("a filter"),
@@ -105,6 +106,14 @@ fn read_only(path: &str) -> nix::Result<()> {
     let kept = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
     world::mount("none", path, "", flags, "")
         .or_else(|_| world::mount("none", path, "", flags | kept, ""))
+}
+
+/// A parent that waits, to be killed by the test.
+fn parent(command: &[&str]) -> ExitCode {
+    match raw::fork().expect("a child") {
+        ForkResult::Child => execute(command),
+        ForkResult::Parent { child } => exit_code(waitpid(child, None).expect("the command")),
+    }
 }
 
 /// Runs the command on a shared tmpfs at `dir`; once the file `trigger` says
