@@ -104,6 +104,15 @@ impl Workspace {
     }
 }
 
+impl Workspace {
+    /// The probe on the host in surroundings that it makes itself: the control
+    /// of [`Jail::in_situation`].
+    pub(crate) fn unjailed_in(&self, situation: &[&str], probe: &[&str]) -> Run {
+        let own = self.probe();
+        self.unjailed(&[situation, &["--", host::path_str(&own)], probe].concat())
+    }
+}
+
 impl Drop for Workspace {
     fn drop(&mut self) {
         // A test may have taken away its own permissions on purpose.

@@ -47,7 +47,7 @@ const SYSCALLS: &[(&str, i64)] = numbers! {
     landlock_restrict_self = SYS_landlock_restrict_self link = SYS_link linkat = SYS_linkat
     lookup_dcookie = SYS_lookup_dcookie mkdir = SYS_mkdir mkdirat = SYS_mkdirat mknod = SYS_mknod
     mknodat = SYS_mknodat modify_ldt = SYS_modify_ldt mount = SYS_mount
-    mount_setattr = SYS_mount_setattr move_mount = SYS_move_mount mq_open = SYS_mq_open
+    mount_setattr = SYS_mount_setattr move_mount = SYS_move_mount mq_open = SYS_mq_open mq_unlink = SYS_mq_unlink
     msgget = SYS_msgget
     name_to_handle_at = SYS_name_to_handle_at open_by_handle_at = SYS_open_by_handle_at
     open_tree = SYS_open_tree openat = SYS_openat openat2 = SYS_openat2
