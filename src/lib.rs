@@ -7,6 +7,14 @@
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("the syscall table in src/confine/seccomp was written for x86_64 Linux alone");
 
+pub mod cli;
+pub mod confine;
+pub mod host;
+pub mod identity;
+pub mod mount;
+pub mod ns;
 pub mod plan;
 pub mod policy;
 pub mod refusal;
+pub mod run;
+pub mod sys;

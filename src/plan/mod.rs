@@ -1,3 +1,231 @@
 //! The plan of a run: ordered steps, pure data. No effect is imported here.
+//!
+//! [`make`] is a pure function of a judged policy and facts about the host;
+//! `--plan` prints what it returns, and a run executes the same value.
 
+mod layout;
+mod print;
 pub mod step;
+
+use std::path::{Path, PathBuf};
+
+use crate::confine::{landlock, seccomp};
+use crate::host::Host;
+use crate::policy::{CloneMode, OutDir, Policy};
+
+use step::{
+    Check, Confine, EnvValue, EnvVar, Exec, Grant, Identity, Landlock, LandlockRule, Limit,
+    MakeDir, Plan, Resource, Route, Seccomp,
+};
+
+/// The namespaces of the jail, as `clone(2)` names them.
+pub const NAMESPACES: [&str; 7] = [
+    "CLONE_NEWUSER",
+    "CLONE_NEWNS",
+    "CLONE_NEWPID",
+    "CLONE_NEWNET",
+    "CLONE_NEWIPC",
+    "CLONE_NEWUTS",
+    "CLONE_NEWCGROUP",
+];
+
+/// The command's HOME, a private tmpfs.
+pub const HOME: &str = "/home/agent";
+
+/// A file in the jail's root that permissions let the command read and landlock
+/// doesn't: the self-check tries it.
+pub const CANARY: &str = "/.groom-ns-canary";
+
+/// Where somebody else's broker is reached.
+pub const BROKER_SOCKET: &str = "/run/broker.sock";
+
+/// Orders the steps of a run.
+pub fn make(policy: &Policy, host: &Host, identity: Identity) -> Plan {
+    let abi = host.landlock.unwrap_or(0);
+    let mut warnings = host.warnings.clone();
+    if abi == 0 {
+        warnings.push(
+            "landlock is absent, as --landlock=best-effort allows: mounts alone keep files apart"
+                .to_owned(),
+        );
+    }
+    let granted = granted(policy, &identity);
+    Plan {
+        warnings,
+        make_out_dir: make_out_dir(policy, &identity),
+        namespaces: NAMESPACES.to_vec(),
+        build: layout::build(policy, host, &identity, &granted),
+        confine: Confine {
+            umask: 0o022,
+            limits: limits(),
+            landlock: Landlock {
+                mode: policy.landlock,
+                abi,
+                absent: landlock::absent(abi),
+                rules: if abi == 0 {
+                    Vec::new()
+                } else {
+                    landlock_rules(host, &granted, policy.uds.is_some())
+                },
+            },
+            seccomp: Seccomp {
+                allow_ptrace: policy.allow_ptrace,
+                rules: seccomp::rule_count(policy.allow_ptrace),
+                ceiling: seccomp::CEILING,
+            },
+            self_check: self_check(policy, abi),
+        },
+        exec: Exec {
+            cwd: policy.clone.path.clone(),
+            env: environment(policy),
+            argv: policy.argv.clone(),
+        },
+        identity,
+    }
+}
+
+/// Everything of the host that the caller named, by path, outermost first.
+fn granted(policy: &Policy, identity: &Identity) -> Vec<layout::Place> {
+    let clone_access = match policy.clone_mode {
+        CloneMode::Ro => step::Access::Ro,
+        CloneMode::RwGitRo(_) => step::Access::Rw,
+    };
+    let mut places = vec![layout::Place::of(&policy.clone, clone_access, identity)];
+    match &policy.out_dir {
+        None => {}
+        Some(OutDir::Exists(dir)) => {
+            places.push(layout::Place::of(dir, step::Access::Rw, identity))
+        }
+        Some(OutDir::Missing { path, alias }) => {
+            places.push(layout::Place::to_be_made(
+                path,
+                alias.as_deref(),
+                policy.clone.owner,
+                identity,
+            ));
+        }
+    }
+    places.extend(
+        policy
+            .ro_files
+            .iter()
+            .map(|file| layout::Place::of(file, step::Access::Ro, identity)),
+    );
+    // Parents before children, or the parent would be mounted over the child;
+    // what is named twice is bound once.
+    places.sort_by(|one, other| one.bind.target.cmp(&other.bind.target));
+    places.dedup_by(|one, other| one.bind.target == other.bind.target);
+    places
+}
+
+/// The out-dir that is yet to be made. Root gives it the clone's owner, as if
+/// whoever made the checkout had made it.
+fn make_out_dir(policy: &Policy, identity: &Identity) -> Option<MakeDir> {
+    match &policy.out_dir {
+        Some(OutDir::Missing { path, .. }) => Some(MakeDir {
+            path: path.clone(),
+            owner: match identity.route {
+                Route::User => None,
+                Route::Root => Some(policy.clone.owner),
+            },
+        }),
+        _ => None,
+    }
+}
+
+/// RLIMIT_CORE is 1 and not 0: with a pipe handler in core_pattern the kernel
+/// runs it, on the host and as root, for a limit of 0 but not for 1 (measured on
+/// 6.18; core(5)). NOFILE is what login shells have.
+fn limits() -> Vec<Limit> {
+    vec![
+        Limit {
+            resource: Resource::Core,
+            soft: 1,
+            hard: 1,
+        },
+        Limit {
+            resource: Resource::Nofile,
+            soft: 1024,
+            hard: 1_048_576,
+        },
+    ]
+}
+
+fn landlock_rules(host: &Host, granted: &[layout::Place], with_socket: bool) -> Vec<LandlockRule> {
+    let rule = |path: &Path, grant| LandlockRule {
+        path: path.to_owned(),
+        grant,
+    };
+    let mut rules = vec![rule(Path::new("/"), Grant::List)];
+    rules.extend(layout::system_binds(host).map(|bind| rule(&bind.target, Grant::Execute)));
+    rules.push(rule(Path::new("/proc"), Grant::Read));
+    for (name, _) in layout::DEVICES {
+        let grant = if name == "tty" {
+            Grant::Terminal
+        } else {
+            Grant::Device
+        };
+        rules.push(rule(&Path::new("/dev").join(name), grant));
+    }
+    rules.push(rule(Path::new("/dev/pts"), Grant::Terminal));
+    for writable in ["/dev/shm", "/tmp", HOME] {
+        rules.push(rule(Path::new(writable), Grant::Write));
+    }
+    if with_socket {
+        rules.push(rule(Path::new(BROKER_SOCKET), Grant::Connect));
+    }
+    for place in granted {
+        let grant = match place.bind.access {
+            step::Access::Ro => Grant::Execute,
+            step::Access::Rw => Grant::Write,
+        };
+        rules.push(rule(&place.bind.target, grant));
+    }
+    rules
+}
+
+fn self_check(policy: &Policy, abi: u32) -> Vec<Check> {
+    let mut checks = vec![
+        Check::NoPrivileges,
+        Check::Socket {
+            family: "AF_VSOCK",
+            number: libc::AF_VSOCK,
+        },
+        Check::Socket {
+            family: "AF_ALG",
+            number: libc::AF_ALG,
+        },
+        Check::UserNamespace,
+    ];
+    if abi > 0 {
+        checks.push(Check::Canary {
+            path: CANARY.into(),
+        });
+    }
+    let clone = &policy.clone.path;
+    let read_only: PathBuf = match policy.clone_mode {
+        CloneMode::Ro => clone.clone(),
+        CloneMode::RwGitRo(_) => clone.join(".git"),
+    };
+    checks.extend(["/usr".into(), read_only].map(|path| Check::ReadOnly { path }));
+    checks
+}
+
+/// HOME, PATH, TERM, and the caller's `--env`s, which win; nothing else.
+fn environment(policy: &Policy) -> Vec<EnvVar> {
+    let term = policy.term.as_deref().unwrap_or("dumb");
+    let ours = [
+        ("HOME", HOME),
+        ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+        ("TERM", term),
+    ];
+    let is_overridden = |name: &str| policy.env.iter().any(|var| var.name == name);
+    ours.into_iter()
+        .filter(|(name, _)| !is_overridden(name))
+        .map(|(name, value)| EnvVar {
+            name: name.to_owned(),
+            value: EnvValue::Ours(value.to_owned()),
+        })
+        .chain(policy.env.iter().cloned())
+        .collect()
+}

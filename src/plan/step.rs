@@ -221,16 +221,25 @@ pub enum Build {
         /// Where.
         path: PathBuf,
     },
-    /// The mount table is read back: every mount is where the plan put it, and
-    /// whatever isn't listed here is read-only.
+    /// The mount table is read back: every mount here is where the plan put it,
+    /// and there is no other but those that a bound tree brought along.
     VerifyMounts {
-        /// The only mount points that may be writable, with all beneath `trees`.
-        writable: Vec<PathBuf>,
-        /// Writable bound trees, whose own submounts are as on the host.
-        trees: Vec<PathBuf>,
+        /// What must stand.
+        mounts: Vec<Standing>,
     },
     /// Every capability set of pid 1 is emptied.
     DropCapabilities,
+}
+
+/// A mount as it must stand in the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Standing {
+    /// Its mount point in the jail.
+    pub path: PathBuf,
+    /// Ro must be read-only; Rw may be either, as its source is.
+    pub access: Access,
+    /// Whether the host's mounts beneath the source came along, under the same rule.
+    pub tree: bool,
 }
 
 /// Limits and mode of a tmpfs (tmpfs(5)).

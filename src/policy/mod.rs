@@ -1,6 +1,23 @@
 //! What the caller asked for, judged. The only place where input is judged:
 //! everything here is canonical, and its identity taken.
 
+mod env;
+pub mod git;
+mod grant;
+mod judge;
+pub(crate) mod kinds;
+mod landlock;
+mod overlap;
+mod paths;
+mod places;
+mod submounts;
+mod survey;
+#[cfg(test)]
+mod testing;
+mod uds;
+
+pub use judge::judge;
+
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::os::fd::OwnedFd;

@@ -1,0 +1,87 @@
+//! What the command's process, and pid 1, do to themselves.
+//!
+//! The order can't be undone, so it is in the types: only [`apply`] makes a
+//! [`Confined`], and only a [`Confined`] can execute.
+
+pub mod caps;
+mod exec;
+pub mod landlock;
+pub mod limits;
+pub mod seccomp;
+pub mod self_check;
+#[cfg(test)]
+mod tests;
+
+pub use exec::ExecFailure;
+
+use nix::sys::prctl;
+use nix::sys::stat::{Mode, umask};
+
+use crate::plan::step::{Confine, Exec};
+use crate::refusal::{Reason, Refusal};
+use crate::sys;
+
+/// The proof that this process is in its final state.
+#[derive(Debug)]
+pub struct Confined {
+    _sealed: (),
+}
+
+impl Confined {
+    /// Executes the command (execve(2)). Returns only if that failed.
+    pub fn exec(self, exec: &Exec) -> ExecFailure {
+        exec::exec(exec)
+    }
+}
+
+/// Confines the calling process for good. It must have one thread, be in its
+/// working directory, and have dropped its capabilities.
+///
+/// # Errors
+/// The reason is the step's: `limits`, `setup`, `landlock`, `seccomp`,
+/// `selfcheck`. The process is then half confined and must exit.
+pub fn apply(confine: &Confine) -> Result<Confined, Refusal> {
+    // 1. The mode of what the command makes.
+    umask(Mode::from_bits_truncate(confine.umask));
+    // 2. Limits, while nothing keeps RLIMIT_CORE from being set.
+    limits::apply(&confine.limits)?;
+    // 3. No privilege by execve; the next two ask for it.
+    no_new_privs()?;
+    // 4. Files, by path.
+    landlock::enforce(&confine.landlock)?;
+    // 5. No descriptor but 0 to 2 goes on. The last call that opens was in 4.
+    close_on_exec()?;
+    // 6. Calls.
+    seccomp::install(&confine.seccomp)?;
+    // 7. Try what must now fail.
+    self_check::run(&confine.self_check)?;
+    Ok(Confined { _sealed: () })
+}
+
+/// Confines pid 1, which has forked the command and dropped its capabilities:
+/// what is left is a loop that waits, signals and reports on open sockets.
+///
+/// # Errors
+/// `setup` or `seccomp`.
+pub fn confine_init() -> Result<(), Refusal> {
+    no_new_privs()?;
+    seccomp::install_for_init()
+}
+
+fn no_new_privs() -> Result<(), Refusal> {
+    prctl::set_no_new_privs().map_err(|errno| {
+        Refusal::new(Reason::Setup, "give up gaining privileges")
+            .about("prctl(PR_SET_NO_NEW_PRIVS)")
+            .errno(errno)
+            .remedy("an outer sandbox denies it: allow it there")
+    })
+}
+
+fn close_on_exec() -> Result<(), Refusal> {
+    sys::fd::cloexec_from(3).map_err(|errno| {
+        Refusal::new(Reason::Setup, "keep descriptors from the command")
+            .about("close_range(3, CLOSE_RANGE_CLOEXEC)")
+            .errno(errno)
+            .remedy("an outer sandbox denies it: allow it there")
+    })
+}

@@ -1,0 +1,125 @@
+//! From the table to one BPF program. seccompiler compiles the rules, a filter
+//! an answer, since each of its filters has one; this file stitches them
+//! together and puts its own prologue before them.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch, sock_filter,
+};
+
+use super::rule::{Answer, Rule, Test};
+use super::table::CEILING;
+
+/// What seccompiler is told to answer where no rule of an answer matches; each
+/// such return becomes a jump to the next answer's rules. No rule has this
+/// action, and its number is never seen by the kernel.
+const NO_MATCH: SeccompAction = SeccompAction::Trace(0x5ee);
+/// seccompiler starts each filter with its own test of the architecture.
+const ITS_PROLOGUE: usize = 3;
+
+// Classic BPF, linux/bpf_common.h; as codes of one instruction.
+pub(super) const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+pub(super) const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+pub(super) const JUMP: u16 = 0x05; // BPF_JMP | BPF_JA
+pub(super) const IF_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
+pub(super) const IF_GREATER: u16 = 0x25; // BPF_JMP | BPF_JGT | BPF_K
+
+/// Offsets in `struct seccomp_data`, linux/seccomp.h.
+const DATA_NR: u32 = 0;
+const DATA_ARCH: u32 = 4;
+/// `AUDIT_ARCH_X86_64`, linux/audit.h.
+pub(super) const ARCH: u32 = 0xc000_003e;
+
+/// The program for `rules`: a foreign architecture kills the process, a number
+/// above the ceiling is ENOSYS, then the answers in their order, then allow.
+///
+/// # Errors
+/// The table has a rule that seccompiler refuses: a bug, and no program.
+pub(super) fn program(rules: &[&Rule]) -> Result<BpfProgram, BackendError> {
+    let mut program = prologue();
+    for answer in Answer::ALL {
+        let group = compile(rules, answer)?;
+        append(&mut program, group);
+    }
+    program.push(answer_with(&SeccompAction::Allow));
+    Ok(program)
+}
+
+fn prologue() -> BpfProgram {
+    vec![
+        instruction(LOAD, 0, 0, DATA_ARCH),
+        // int 0x80 comes with i386's numbers, so nothing below would hold.
+        instruction(IF_EQUAL, 1, 0, ARCH),
+        answer_with(&SeccompAction::KillProcess),
+        instruction(LOAD, 0, 0, DATA_NR),
+        instruction(IF_GREATER, 0, 1, CEILING),
+        answer_with(&SeccompAction::Errno(Answer::Enosys.errno())),
+    ]
+}
+
+/// One answer's rules as a program of their own.
+fn compile(rules: &[&Rule], answer: Answer) -> Result<BpfProgram, BackendError> {
+    let mut chains: BTreeMap<c_long, Vec<SeccompRule>> = BTreeMap::new();
+    for rule in rules.iter().filter(|rule| rule.answer == answer) {
+        for call in rule.calls {
+            let chain = chains.entry(call.number).or_default();
+            for tests in rule.when {
+                chain.push(conjunction(tests)?);
+            }
+        }
+    }
+    let action = SeccompAction::Errno(answer.errno());
+    SeccompFilter::new(chains, NO_MATCH, action, TargetArch::x86_64)?.try_into()
+}
+
+fn conjunction(tests: &[Test]) -> Result<SeccompRule, BackendError> {
+    let conditions = tests.iter().map(condition).collect::<Result<_, _>>()?;
+    SeccompRule::new(conditions)
+}
+
+fn condition(test: &Test) -> Result<SeccompCondition, BackendError> {
+    use SeccompCmpArgLen::{Dword, Qword};
+    let (index, length, operator, value) = match *test {
+        Test::Is(index, value) => (index, Dword, SeccompCmpOp::Eq, value),
+        Test::Not(index, value) => (index, Dword, SeccompCmpOp::Ne, value),
+        Test::Bits(index, mask, value) => {
+            (index, Dword, SeccompCmpOp::MaskedEq(mask.into()), value)
+        }
+        Test::NotNull(index) => (index, Qword, SeccompCmpOp::Ne, 0),
+    };
+    SeccompCondition::new(index, length, operator, value.into())
+}
+
+/// Appends a group without its prologue; where it has no match, it goes on with
+/// what is appended next. Instructions are replaced one for one, so that the
+/// group's own jumps stay right. A group starts by loading the number again.
+fn append(program: &mut BpfProgram, group: BpfProgram) {
+    let no_match = answer_with(&NO_MATCH);
+    let length = group.len();
+    for (place, step) in group.into_iter().enumerate().skip(ITS_PROLOGUE) {
+        let step = if step == no_match {
+            instruction(JUMP, 0, 0, distance(place, length))
+        } else {
+            step
+        };
+        program.push(step);
+    }
+}
+
+/// From the instruction after `place` to the end. A group is at most 4096 long
+/// (seccompiler sees to it); a number that doesn't fit would be a program that
+/// the kernel refuses.
+fn distance(place: usize, length: usize) -> u32 {
+    u32::try_from(length - place - 1).unwrap_or(u32::MAX)
+}
+
+fn answer_with(action: &SeccompAction) -> sock_filter {
+    instruction(RETURN, 0, 0, action.clone().into())
+}
+
+fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code, jt, jf, k }
+}

@@ -1,0 +1,339 @@
+//! Facts about this host, read-only: what every run needs to know, and no more,
+//! because each fact costs a syscall of the start-up time.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, readlinkat};
+use nix::sys::stat::{fstatat, lstat};
+use nix::unistd::{AccessFlags, faccessat, getegid, geteuid, getgid, getgroups, getuid};
+
+use crate::plan::step::{Ids, Inode, Route};
+use crate::policy::kinds::What;
+use crate::refusal::{Reason, Refusal};
+
+/// The oldest kernel that groom-ns runs on (landlock ABI 2, mount_setattr, openat2).
+pub const KERNEL_FLOOR: (u32, u32) = (5, 19);
+
+/// What is known about this host before anything is judged. Every field can be
+/// set by hand, so that plans can be made of made-up facts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// The caller's ids; real and effective ones are the same.
+    pub ids: Ids,
+    /// The caller's supplementary groups, as getgroups(2) lists them.
+    pub groups: Vec<u32>,
+    /// Whether that is root, which decides how the jail is built.
+    pub route: Route,
+    /// The kernel's release (uname(2)).
+    pub kernel: String,
+    /// The landlock ABI, or why there is none.
+    pub landlock: Result<u32, Errno>,
+    /// `/usr` and `/etc`, then those of `/bin`, `/sbin`, `/lib*` that are there.
+    pub system: Vec<SystemDir>,
+    /// What of `/proc` is there and to be masked in the jail.
+    pub masks: Masks,
+    /// What the caller should be told, a line each.
+    pub warnings: Vec<String>,
+}
+
+/// A folder of the system that the jail shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SystemDir {
+    /// Its absolute path.
+    pub path: PathBuf,
+    /// What lies there.
+    pub shape: SystemShape,
+}
+
+/// How a system folder is laid out on this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SystemShape {
+    /// A symbolic link with this text, as `/bin` on merged-usr hosts.
+    Symlink(PathBuf),
+    /// A directory.
+    Dir {
+        /// Device and inode number.
+        identity: Inode,
+        /// Owner and group.
+        owner: Ids,
+    },
+}
+
+/// Names beneath `/proc` that exist here and tell or change too much of the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Masks {
+    /// Files.
+    pub files: Vec<PathBuf>,
+    /// Directories.
+    pub dirs: Vec<PathBuf>,
+}
+
+/// Kernel memory, addresses, keys and timers of the whole host, and the trigger
+/// that reboots it.
+const MASKED_FILES: [&str; 20] = [
+    "interrupts",
+    "iomem",
+    "ioports",
+    "kallsyms",
+    "kcore",
+    "key-users",
+    "keys",
+    "kmsg",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
+    "latency_stats",
+    "modules",
+    "pagetypeinfo",
+    "sched_debug",
+    "slabinfo",
+    "sysrq-trigger",
+    "timer_list",
+    "timer_stats",
+    "vmallocinfo",
+];
+
+/// Hardware and drivers: not of the jail, some of it writable.
+const MASKED_DIRS: [&str; 7] = ["acpi", "asound", "bus", "driver", "fs", "irq", "scsi"];
+
+/// Must be directories.
+const SYSTEM_REQUIRED: [&str; 2] = ["/usr", "/etc"];
+/// As they are, or absent.
+const SYSTEM_OPTIONAL: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// Groups whose members can become root, or read or write what root alone should.
+const TELLING_GROUPS: [&str; 11] = [
+    "adm", "disk", "docker", "incus", "kvm", "libvirt", "lxd", "podman", "shadow", "sudo", "wheel",
+];
+
+impl Host {
+    /// Looks at this host. `landlock` asks the kernel for its landlock ABI.
+    ///
+    /// # Errors
+    /// `identity` for a set-user-id start, `kernel` below the floor, `path` where
+    /// `/usr` or `/etc` isn't a directory, `proc` where `/proc` isn't there.
+    pub fn look(landlock: impl FnOnce() -> Result<u32, Errno>) -> Result<Host, Refusal> {
+        let ids = caller()?;
+        let kernel = kernel()?;
+        let groups = getgroups()
+            .map_err(|errno| {
+                Refusal::new(Reason::Identity, "read the supplementary groups")
+                    .about("getgroups")
+                    .errno(errno)
+            })?
+            .iter()
+            .map(|gid| gid.as_raw())
+            .collect::<Vec<u32>>();
+        let route = if ids.uid == 0 {
+            Route::Root
+        } else {
+            Route::User
+        };
+        // Root's groups are dropped, so there is nothing to warn of.
+        let warnings = match route {
+            Route::Root => Vec::new(),
+            Route::User => group_warning(&groups, ids.gid, &read_groups())
+                .into_iter()
+                .collect(),
+        };
+        Ok(Host {
+            ids,
+            groups,
+            route,
+            kernel,
+            landlock: landlock(),
+            system: system()?,
+            masks: masks()?,
+            warnings,
+        })
+    }
+}
+
+/// The caller's ids. Refused where effective ids differ: groom-ns isn't written
+/// to be set-user-id, and would act for its owner on the words of a stranger.
+fn caller() -> Result<Ids, Refusal> {
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    if geteuid().as_raw() != uid || getegid().as_raw() != gid {
+        return Err(Refusal::new(Reason::Identity, "read the caller's ids")
+            .about("real and effective ids differ")
+            .remedy(
+                "remove the set-user-id or set-group-id bit from groom-ns, or start it with sudo",
+            ));
+    }
+    Ok(Ids { uid, gid })
+}
+
+fn kernel() -> Result<String, Refusal> {
+    let refusal = || Refusal::new(Reason::Kernel, "read the kernel's release");
+    let uts = nix::sys::utsname::uname().map_err(|errno| refusal().about("uname").errno(errno))?;
+    let release = uts.release().to_string_lossy().into_owned();
+    if at_least_floor(&release) {
+        return Ok(release);
+    }
+    let (major, minor) = KERNEL_FLOOR;
+    Err(refusal()
+        .path(&release)
+        .remedy(format!("groom-ns needs Linux {major}.{minor} or newer")))
+}
+
+fn at_least_floor(release: &str) -> bool {
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= KERNEL_FLOOR,
+        _ => false,
+    }
+}
+
+fn system() -> Result<Vec<SystemDir>, Refusal> {
+    let refusal = |path: &str| Refusal::new(Reason::Path, "look at a system folder").path(path);
+    let mut found = Vec::with_capacity(SYSTEM_REQUIRED.len() + SYSTEM_OPTIONAL.len());
+    for path in SYSTEM_REQUIRED {
+        match system_shape(path).map_err(|errno| refusal(path).errno(errno))? {
+            Some(shape @ SystemShape::Dir { .. }) => found.push(SystemDir {
+                path: path.into(),
+                shape,
+            }),
+            _ => return Err(refusal(path).remedy("the jail needs it as a directory")),
+        }
+    }
+    for path in SYSTEM_OPTIONAL {
+        if let Some(shape) = system_shape(path).map_err(|errno| refusal(path).errno(errno))? {
+            found.push(SystemDir {
+                path: path.into(),
+                shape,
+            });
+        }
+    }
+    Ok(found)
+}
+
+fn system_shape(path: &str) -> Result<Option<SystemShape>, Errno> {
+    let stat = match lstat(path) {
+        Ok(stat) => stat,
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    match What::of(stat.st_mode) {
+        What::Link => Ok(Some(SystemShape::Symlink(
+            readlinkat(AT_FDCWD, path)?.into(),
+        ))),
+        What::Dir => Ok(Some(SystemShape::Dir {
+            identity: Inode {
+                dev: stat.st_dev,
+                ino: stat.st_ino,
+            },
+            owner: Ids {
+                uid: stat.st_uid,
+                gid: stat.st_gid,
+            },
+        })),
+        _ => Err(Errno::ENOTDIR),
+    }
+}
+
+fn masks() -> Result<Masks, Refusal> {
+    let proc = File::open("/proc").map_err(|error| {
+        Refusal::new(Reason::Proc, "look at /proc")
+            .errno(Errno::try_from(error).unwrap_or(Errno::EIO))
+            .remedy("mount /proc")
+    })?;
+    let present = |names: &[&str]| -> Vec<PathBuf> {
+        names
+            .iter()
+            .filter(|name| faccessat(&proc, **name, AccessFlags::F_OK, AtFlags::empty()).is_ok())
+            .map(PathBuf::from)
+            .collect()
+    };
+    // An empty /proc is a folder like any other; the masks would silently be none.
+    if fstatat(&proc, "self", AtFlags::AT_SYMLINK_NOFOLLOW).is_err() {
+        return Err(Refusal::new(Reason::Proc, "look at /proc")
+            .path("/proc/self")
+            .remedy("mount /proc"));
+    }
+    Ok(Masks {
+        files: present(&MASKED_FILES),
+        dirs: present(&MASKED_DIRS),
+    })
+}
+
+/// `/etc/group`, or nothing: it serves a warning, and a host may have none.
+fn read_groups() -> String {
+    std::fs::read(Path::new("/etc/group"))
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default()
+}
+
+/// A user can't drop groups (setgroups is denied with its map), so the command
+/// keeps them; this names the ones that matter.
+fn group_warning(groups: &[u32], primary: u32, etc_group: &str) -> Option<String> {
+    let held = |gid: u32| gid == primary || groups.contains(&gid);
+    let names: Vec<&str> = etc_group
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(':');
+            let (name, gid) = (fields.next()?, fields.nth(1)?);
+            (TELLING_GROUPS.contains(&name) && held(gid.parse().ok()?)).then_some(name)
+        })
+        .collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "the command keeps your groups, {} among them: files and sockets that it is shown \
+             and that they may open, it may open (started with sudo, it has no groups)",
+            names.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_host() {
+        let host = Host::look(|| Ok(3)).expect("facts");
+        assert_eq!(host.landlock, Ok(3));
+        assert_eq!(host.system[0].path, Path::new("/usr"));
+        assert!(matches!(host.system[1].shape, SystemShape::Dir { .. }));
+        assert!(host.masks.files.contains(&PathBuf::from("interrupts")));
+        assert!(host.masks.dirs.contains(&PathBuf::from("irq")));
+    }
+
+    #[test]
+    fn kernel_floor() {
+        for (release, enough) in [
+            ("5.18.19", false),
+            ("5.19.0-rc1", true),
+            ("5.19", true),
+            ("6.1.0-13-amd64", true),
+            ("4.20.0", false),
+            ("10.0", true),
+            ("5.4.0-1103-aws", false),
+            ("", false),
+            ("five", false),
+        ] {
+            assert_eq!(at_least_floor(release), enough, "{release}");
+        }
+    }
+
+    #[test]
+    fn group_warnings() {
+        let file = "root:x:0:\ndocker:x:999:u\ndisk:x:6:\nstaff:x:50:u\nbroken\nadm:x:no:\n";
+        for (groups, primary, names) in [
+            (&[50, 999][..], 1000, Some("docker")),
+            (&[999, 6], 1000, Some("docker, disk")),
+            (&[], 999, Some("docker")),
+            (&[50], 1000, None),
+            (&[], 1000, None),
+        ] {
+            let warning = group_warning(groups, primary, file);
+            match names {
+                Some(names) => assert!(warning.is_some_and(|w| w.contains(names)), "{names}"),
+                None => assert_eq!(warning, None),
+            }
+        }
+    }
+}

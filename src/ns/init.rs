@@ -1,0 +1,317 @@
+//! Pid 1 of the jail: it builds the jail, starts the command, and reaps.
+//! It has one thread, no secrets, and is not dumpable.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::prctl::{set_dumpable, set_pdeathsig};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
+use nix::sys::stat::{Mode, umask};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{
+    Gid, Pid, Uid, chdir, pipe2, read, setgroups, sethostname, setresgid, setresuid, setsid, write,
+};
+
+use crate::confine;
+use crate::mount::{root::Root, tree, verify};
+use crate::plan::step::{Build, Identity, Inode, Plan, Route};
+use crate::refusal::{EXIT_REFUSED, Reason, Refusal};
+use crate::sys::memory::wipe_strings;
+use crate::sys::process::{Forked, close_all_but, fork_into, join_session_keyring};
+use crate::sys::signal::unignore_all;
+
+use super::channel::{Channel, FromJail, ToJail};
+use super::stdio::{self, Stdio};
+use super::{diagnose, net};
+
+/// Signals that the supervisor passes on to the command.
+pub const PASSED_ON: [Signal; 8] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+    Signal::SIGCONT,
+];
+
+/// What the fork hands to pid 1 beside the plan.
+pub struct Inherited {
+    /// The jail's end of the socketpair.
+    pub channel: Channel,
+    /// The command's descriptors 0 to 2.
+    pub stdio: Stdio,
+    /// Sources that the supervisor has opened, by target (root); a user's pid 1
+    /// opens them itself.
+    pub trees: BTreeMap<PathBuf, OwnedFd>,
+    /// Identity of an out-dir that was made for this run.
+    pub made: Option<Inode>,
+    /// Where argv and environ lie in memory.
+    pub strings: [Range<usize>; 2],
+}
+
+/// The child's whole life. Never returns to the supervisor's code.
+pub fn main(plan: &Plan, mut inherited: Inherited) -> ! {
+    let command = match build(plan, &mut inherited) {
+        Ok(command) => command,
+        Err(refusal) => refuse(&inherited.channel, refusal),
+    };
+    let end = pass_on_and_reap(command);
+    let _ = inherited.channel.send(&end);
+    std::process::exit(0)
+}
+
+/// Builds the jail, starts the command and confines pid 1 itself.
+fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
+    // 1. Nothing that the supervisor was given is left to be read in /proc/1.
+    for range in &inherited.strings {
+        wipe_strings(range.clone());
+    }
+    // 2. Ids and capabilities mean nothing before the maps are written.
+    expect(&inherited.channel, ToJail::Mapped)?;
+    become_command(&plan.identity)?;
+    // 3. After setresuid, which clears it: the supervisor's death is ours. Had it
+    //    died before, the next wait on the channel would end us.
+    set_pdeathsig(Signal::SIGKILL).map_err(setup("prctl(PR_SET_PDEATHSIG)"))?;
+    set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
+    // 4. No controlling terminal, and a process group of its own.
+    setsid().map_err(setup("setsid"))?;
+    umask(Mode::empty());
+    // 5. The plan, step by step.
+    let mut trees = std::mem::take(&mut inherited.trees);
+    build_jail(plan, inherited.made, &mut trees)?;
+    drop(trees);
+    // 6. The supervisor gets ready for the command.
+    inherited
+        .channel
+        .send(&FromJail::Ready)
+        .map_err(setup("send"))?;
+    expect(&inherited.channel, ToJail::Go)?;
+    // 7. The command's process confines itself, and so does this one. The command
+    //    runs only once both have: should pid 1 fail here, it hasn't run.
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)
+        .map_err(setup("sigprocmask"))?;
+    let (waits, opens) = pipe2(OFlag::O_CLOEXEC).map_err(setup("pipe2"))?;
+    let command = match fork_into(0).map_err(setup("clone"))? {
+        Forked::Child => {
+            drop(opens);
+            become_the_command(plan, inherited, &waits)
+        }
+        Forked::Parent(pid, _) => pid,
+    };
+    drop(waits);
+    stdio::let_go()?;
+    close_all_but([inherited.channel.as_fd(), opens.as_fd()]).map_err(setup("close_range"))?;
+    confine::confine_init()?;
+    write(&opens, &[GATE_OPENS]).map_err(setup("write"))?;
+    // Left open: closing takes calls that pid 1 no longer may make.
+    std::mem::forget(opens);
+    Ok(command)
+}
+
+/// What pid 1 writes when it is confined. A byte and not an end of file: a dying
+/// pid 1 closes its descriptors before the kernel kills the rest of the jail.
+const GATE_OPENS: u8 = 1;
+
+/// Carries out the plan's build steps in order.
+fn build_jail(
+    plan: &Plan,
+    made: Option<Inode>,
+    trees: &mut BTreeMap<PathBuf, OwnedFd>,
+) -> Result<(), Refusal> {
+    let mut root: Option<Root> = None;
+    for step in &plan.build {
+        let standing = || Refusal::new(Reason::Setup, "a mount step comes before the root");
+        match step {
+            Build::Hostname { name } => {
+                sethostname(name)
+                    .map_err(|errno| diagnose::capabilities_refused("sethostname", errno))?;
+            }
+            Build::SessionKeyring => fresh_keyring()?,
+            Build::LoopbackUp => net::raise_loopback()?,
+            Build::Root(tmpfs) => root = Some(Root::attach(tmpfs)?),
+            Build::VerifyMounts { mounts } => verify::mounts(mounts)?,
+            Build::DropCapabilities => confine::caps::drop_all()?,
+            Build::Bind(bind) => {
+                let source = match trees.remove(&bind.target) {
+                    Some(tree) => tree,
+                    None => tree::open(bind, made, None)?,
+                };
+                root.as_ref()
+                    .ok_or_else(standing)?
+                    .put(source, &bind.target, "attach a bind")?;
+            }
+            mount => mount_step(root.as_ref().ok_or_else(standing)?, mount)?,
+        }
+    }
+    Ok(())
+}
+
+/// Carries out a step that concerns the root alone.
+fn mount_step(root: &Root, step: &Build) -> Result<(), Refusal> {
+    match step {
+        Build::Dir { path } => root.dir(path),
+        Build::File { path } => root.file(path),
+        Build::Symlink { path, target } => root.symlink(path, target),
+        Build::Tmpfs { path, tmpfs } => root.tmpfs(path, tmpfs),
+        Build::Pin {
+            path,
+            access,
+            identity,
+        } => root.pin(path, *access, *identity),
+        Build::MaskFile { path } => root.mask_file(path),
+        Build::MaskDir { path } => root.mask_dir(path),
+        Build::Devpts { path } => root.devpts(path),
+        Build::Proc { path } => root.proc(path),
+        Build::NoUserNamespaces => root.no_user_namespaces(),
+        Build::ReadOnly { path } => root.read_only(path),
+        Build::Pivot => root.pivot(),
+        Build::Seal { path } => root.seal(path),
+        Build::Hostname { .. }
+        | Build::SessionKeyring
+        | Build::LoopbackUp
+        | Build::Root(_)
+        | Build::Bind(_)
+        | Build::VerifyMounts { .. }
+        | Build::DropCapabilities => Err(Refusal::new(Reason::Setup, "a step without an executor")),
+    }
+}
+
+/// Takes the ids of the command. Root of the host leaves every group behind; a
+/// user, whose uid maps to itself, has nothing to change.
+fn become_command(identity: &Identity) -> Result<(), Refusal> {
+    if identity.route == Route::User {
+        return Ok(());
+    }
+    let refuse = |call: &'static str| {
+        move |errno| {
+            Refusal::new(Reason::Identity, "become the command's id")
+                .about(call)
+                .errno(errno)
+        }
+    };
+    let (uid, gid) = (
+        Uid::from_raw(identity.inside.uid),
+        Gid::from_raw(identity.inside.gid),
+    );
+    setgroups(&[]).map_err(refuse("setgroups"))?;
+    setresgid(gid, gid, gid).map_err(refuse("setresgid"))?;
+    setresuid(uid, uid, uid).map_err(refuse("setresuid"))
+}
+
+/// Leaves the caller's keyrings. Where keyctl(2) doesn't exist or an outer filter
+/// denies it, it is closed to the command as well, and there is nothing to leave.
+fn fresh_keyring() -> Result<(), Refusal> {
+    match join_session_keyring() {
+        Ok(()) | Err(Errno::ENOSYS | Errno::EPERM) => Ok(()),
+        Err(errno) => Err(setup("keyctl(KEYCTL_JOIN_SESSION_KEYRING)")(errno)),
+    }
+}
+
+/// The command's process: descriptors, session, signals, confinement, execve.
+fn become_the_command(plan: &Plan, inherited: &Inherited, gate: &OwnedFd) -> ! {
+    let confined = (|| {
+        setsid().map_err(setup("setsid"))?;
+        unignore_all();
+        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
+            .map_err(setup("sigprocmask"))?;
+        inherited.stdio.install()?;
+        chdir(&plan.exec.cwd).map_err(|errno| {
+            Refusal::new(Reason::Path, "enter the clone")
+                .path(&plan.exec.cwd)
+                .errno(errno)
+        })?;
+        let confined = confine::apply(&plan.confine)?;
+        let mut byte = [0];
+        if read(gate, &mut byte).map_err(setup("read"))? == 0 || byte != [GATE_OPENS] {
+            std::process::exit(i32::from(EXIT_REFUSED));
+        }
+        inherited
+            .channel
+            .send(&FromJail::Executing)
+            .map_err(setup("send"))?;
+        Ok(confined)
+    })();
+    match confined {
+        Err(refusal) => refuse(&inherited.channel, refusal),
+        Ok(confined) => {
+            let failure = confined.exec(&plan.exec);
+            let errno = failure.errno as i32;
+            let _ = inherited.channel.send(&FromJail::NotExecuted { errno });
+            std::process::exit(i32::from(EXIT_REFUSED))
+        }
+    }
+}
+
+/// Waits for the command to end, reaping whatever else ends and passing signals
+/// on. An interrupt goes to the command's process group, as from a terminal; the
+/// rest to the command alone.
+fn pass_on_and_reap(command: Pid) -> FromJail {
+    let mut awaited = SigSet::empty();
+    awaited.add(Signal::SIGCHLD);
+    awaited.extend(PASSED_ON);
+    loop {
+        match awaited.wait() {
+            Ok(Signal::SIGCHLD) => {
+                if let Some(end) = reap(command) {
+                    return end;
+                }
+            }
+            Ok(signal @ (Signal::SIGINT | Signal::SIGQUIT)) => {
+                let group = Pid::from_raw(-command.as_raw());
+                if kill(group, signal).is_err() {
+                    let _ = kill(command, signal);
+                }
+            }
+            // The command may be gone already; its end is the next SIGCHLD.
+            Ok(signal) => drop(kill(command, signal)),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Reaps all that has ended; the command's end if it is among them.
+fn reap(command: Pid) -> Option<FromJail> {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, code)) if pid == command => {
+                return Some(FromJail::Exited(code));
+            }
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => {
+                return Some(FromJail::Killed(signal as i32));
+            }
+            Ok(WaitStatus::StillAlive) | Err(_) => return None,
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Waits for the supervisor's word; its end of file means that it is gone.
+fn expect(channel: &Channel, word: ToJail) -> Result<(), Refusal> {
+    match channel.receive::<ToJail>() {
+        Ok(Some(said)) if said == word => Ok(()),
+        Ok(None) => std::process::exit(i32::from(EXIT_REFUSED)),
+        Ok(Some(_)) => {
+            Err(Refusal::new(Reason::Setup, "wait for the supervisor").about("an unexpected word"))
+        }
+        Err(errno) => Err(setup("recv")(errno)),
+    }
+}
+
+fn refuse(channel: &Channel, refusal: Refusal) -> ! {
+    let _ = channel.send(&FromJail::Refused(refusal));
+    std::process::exit(i32::from(EXIT_REFUSED))
+}
+
+fn setup(call: &'static str) -> impl Fn(Errno) -> Refusal {
+    move |errno| {
+        Refusal::new(Reason::Setup, "set up the jail's processes")
+            .about(call)
+            .errno(errno)
+    }
+}

@@ -1,0 +1,216 @@
+//! Descriptors 0 to 2: what the command gets in their place.
+//!
+//! The command must hold no handle on an object of the host: it could truncate,
+//! chmod or reopen a file, and walk upwards from a folder. So a file, socket or
+//! terminal stays with the supervisor, which pumps it through a pipe.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, major, minor};
+use nix::sys::statfs::fstatfs;
+use nix::unistd::{Gid, Uid, dup2_stderr, dup2_stdin, dup2_stdout, fchown, pipe2};
+
+use crate::plan::step::Ids;
+use crate::refusal::{Reason, Refusal};
+
+/// What a descriptor of the caller's is, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// An anonymous pipe that belongs to the command's id: handed in as it is.
+    Pipe,
+    /// `/dev/null`: the command gets the jail's own.
+    Null,
+    /// Anything else that bytes can be read from or written to.
+    Pumped,
+}
+
+/// What the command gets as one descriptor.
+#[derive(Debug)]
+enum Handed {
+    AsItIs,
+    Null,
+    Pipe(OwnedFd),
+}
+
+/// The supervisor's end of a pumped descriptor, non-blocking.
+#[derive(Debug)]
+pub struct Pump {
+    /// The caller's descriptor: 0, 1 or 2.
+    pub outer: i32,
+    /// Our end of the pipe whose other end the command holds.
+    pub inner: OwnedFd,
+    /// For standard input, the command's end too: what it left unread is counted.
+    pub reader: Option<OwnedFd>,
+}
+
+/// Both sides of the three descriptors. After the fork the child installs
+/// `jail`, and the supervisor drops it and drives `pumps`.
+#[derive(Debug)]
+pub struct Stdio {
+    jail: [Handed; 3],
+    /// What the supervisor moves.
+    pub pumps: Vec<Pump>,
+}
+
+impl Stdio {
+    /// Looks at the caller's descriptors and makes the pipes that are needed,
+    /// owned by `command`, which may then reopen them through /dev/stdout.
+    ///
+    /// Descriptors that were closed are `/dev/null` by now: Rust's runtime sees
+    /// to that before `main`.
+    pub fn prepare(command: Ids) -> Result<Stdio, Refusal> {
+        let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+        let fds = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+        let mut stdio = Stdio {
+            jail: [Handed::Null, Handed::Null, Handed::Null],
+            pumps: Vec::new(),
+        };
+        let mut stats = Vec::with_capacity(3);
+        for (number, fd) in (0..).zip(fds) {
+            let stat = fstat(fd).map_err(|errno| refuse(number).about("fstat").errno(errno))?;
+            let class = classify(fd, &stat, command).map_err(|what| refuse(number).about(what))?;
+            stats.push((class, stat));
+        }
+        let [(stdin, _), (stdout, stdout_stat), (stderr, stderr_stat)] = stats.as_slice() else {
+            return Err(refuse(0));
+        };
+        stdio.hand(0, *stdin, command)?;
+        stdio.hand(1, *stdout, command)?;
+        // `cmd >file 2>&1`: one pipe for both keeps their order.
+        match (&stdio.jail, stdout, stderr) {
+            ([_, Handed::Pipe(shared), _], Class::Pumped, Class::Pumped)
+                if same_file(stdout_stat, stderr_stat) =>
+            {
+                let copy = shared.try_clone().map_err(|_| refuse(2).about("dup"))?;
+                stdio.jail[2] = Handed::Pipe(copy);
+            }
+            _ => stdio.hand(2, *stderr, command)?,
+        }
+        Ok(stdio)
+    }
+
+    fn hand(&mut self, number: i32, class: Class, command: Ids) -> Result<(), Refusal> {
+        let handed = match class {
+            Class::Pipe => Handed::AsItIs,
+            Class::Null => Handed::Null,
+            Class::Pumped => {
+                let call =
+                    |call: &'static str| move |errno| refuse(number).about(call).errno(errno);
+                let (reads, writes) = pipe2(OFlag::O_CLOEXEC).map_err(call("pipe2"))?;
+                let (inner, jail) = if number == 0 {
+                    (writes, reads)
+                } else {
+                    (reads, writes)
+                };
+                fchown(
+                    &jail,
+                    Some(Uid::from_raw(command.uid)),
+                    Some(Gid::from_raw(command.gid)),
+                )
+                .map_err(call("fchown"))?;
+                nonblocking(&inner).map_err(call("fcntl"))?;
+                let reader = if number == 0 {
+                    Some(jail.try_clone().map_err(|_| refuse(0).about("dup"))?)
+                } else {
+                    None
+                };
+                self.pumps.push(Pump {
+                    outer: number,
+                    inner,
+                    reader,
+                });
+                Handed::Pipe(jail)
+            }
+        };
+        if let Some(slot) = usize::try_from(number)
+            .ok()
+            .and_then(|index| self.jail.get_mut(index))
+        {
+            *slot = handed;
+        }
+        Ok(())
+    }
+
+    /// Puts the three descriptors in place. To be called in the jail, by the
+    /// command's process: `/dev/null` is the jail's.
+    pub fn install(&self) -> Result<(), Refusal> {
+        let null = open_null()?;
+        for (number, handed) in (0..).zip(&self.jail) {
+            let fd = match handed {
+                Handed::AsItIs => continue,
+                Handed::Null => &null,
+                Handed::Pipe(fd) => fd,
+            };
+            put(fd, number).map_err(|errno| refuse(number).about("dup2").errno(errno))?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets go of all three descriptors, for pid 1: the readers of the command's
+/// output must see its end when the command closes it.
+pub fn let_go() -> Result<(), Refusal> {
+    let null = open_null()?;
+    for number in 0..3 {
+        put(&null, number).map_err(|errno| refuse(number).about("dup2").errno(errno))?;
+    }
+    Ok(())
+}
+
+fn open_null() -> Result<OwnedFd, Refusal> {
+    open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())
+        .map_err(|errno| Refusal::new(Reason::Stdio, "open the jail's /dev/null").errno(errno))
+}
+
+fn put(fd: impl AsFd, number: i32) -> nix::Result<()> {
+    match number {
+        0 => dup2_stdin(fd),
+        1 => dup2_stdout(fd),
+        _ => dup2_stderr(fd),
+    }
+}
+
+fn nonblocking(fd: &OwnedFd) -> nix::Result<()> {
+    use nix::fcntl::{FcntlArg, fcntl};
+    fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map(drop)
+}
+
+fn refuse(number: i32) -> Refusal {
+    let step = match number {
+        0 => "hand standard input to the command",
+        1 => "hand standard output to the command",
+        _ => "hand standard error to the command",
+    };
+    Refusal::new(Reason::Stdio, step).remedy("use a pipe, a file, a terminal or /dev/null")
+}
+
+fn same_file(one: &FileStat, other: &FileStat) -> bool {
+    one.st_dev == other.st_dev && one.st_ino == other.st_ino
+}
+
+/// The error says what the descriptor is.
+fn classify(fd: BorrowedFd, stat: &FileStat, command: Ids) -> Result<Class, &'static str> {
+    /// PIPEFS_MAGIC of linux/magic.h: the file system of anonymous pipes. A
+    /// named pipe lies on the host's, and its inode is the host's.
+    const PIPEFS_MAGIC: nix::sys::statfs::FsType = nix::sys::statfs::FsType(0x5049_5045);
+    match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
+        SFlag::S_IFIFO => {
+            let anonymous = fstatfs(fd).is_ok_and(|fs| fs.filesystem_type() == PIPEFS_MAGIC);
+            // Root's pipe can't be reopened by the command: `echo >/dev/stderr`
+            // would fail, as it doesn't outside.
+            Ok(if anonymous && stat.st_uid == command.uid {
+                Class::Pipe
+            } else {
+                Class::Pumped
+            })
+        }
+        SFlag::S_IFCHR if (major(stat.st_rdev), minor(stat.st_rdev)) == (1, 3) => Ok(Class::Null),
+        SFlag::S_IFCHR | SFlag::S_IFREG | SFlag::S_IFSOCK => Ok(Class::Pumped),
+        // With a folder as a descriptor, landlock allows fstatat and fchdir upwards.
+        SFlag::S_IFDIR => Err("it is a folder"),
+        SFlag::S_IFBLK => Err("it is a block device"),
+        _ => Err("it is neither a pipe, a file, a socket, a terminal nor /dev/null"),
+    }
+}

@@ -1,0 +1,214 @@
+//! A plan as a person reads it: numbered steps, in order, by who does them.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::step::{Access, Bind, Build, Check, Kind, Plan, Tmpfs};
+use crate::refusal::shown;
+
+impl Display for Plan {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for warning in &self.warnings {
+            writeln!(f, "warning: {warning}")?;
+        }
+        let mut lines = Lines { f, number: 0 };
+        lines.heading("the supervisor, on the host")?;
+        self.supervisor(&mut lines)?;
+        lines.heading("pid 1 of the jail")?;
+        for step in &self.build {
+            lines.line(&step.to_string())?;
+        }
+        lines.heading("the command's process")?;
+        self.command(&mut lines)
+    }
+}
+
+/// Numbers what is written.
+struct Lines<'a, 'b> {
+    f: &'a mut Formatter<'b>,
+    number: usize,
+}
+
+impl Lines<'_, '_> {
+    fn heading(&mut self, text: &str) -> fmt::Result {
+        writeln!(self.f, "{text}:")
+    }
+
+    fn line(&mut self, text: &str) -> fmt::Result {
+        self.number += 1;
+        writeln!(self.f, "{:4}  {text}", self.number)
+    }
+}
+
+impl Plan {
+    fn supervisor(&self, lines: &mut Lines) -> fmt::Result {
+        let id = &self.identity;
+        if let Some(dir) = &self.make_out_dir {
+            lines.line(&format!("make the out-dir {}", shown(&dir.path)))?;
+        }
+        lines.line("stand in for descriptors 0, 1 and 2 that are handles on the host")?;
+        lines.line(&format!("clone({})", self.namespaces.join("|")))?;
+        lines.line(&format!(
+            "map uid {} to {} and gid {} to {}{}",
+            id.host.uid,
+            id.inside.uid,
+            id.host.gid,
+            id.inside.gid,
+            if id.groups.is_empty() {
+                "; no other group"
+            } else {
+                "; the caller's groups stay"
+            },
+        ))
+    }
+
+    fn command(&self, lines: &mut Lines) -> fmt::Result {
+        let confine = &self.confine;
+        lines.line(&format!(
+            "umask {:03o}, signals to their defaults, a new session",
+            confine.umask
+        ))?;
+        for limit in &confine.limits {
+            let name = format!("{:?}", limit.resource).to_uppercase();
+            lines.line(&format!(
+                "RLIMIT_{name} at most {} soft, {} hard",
+                limit.soft, limit.hard
+            ))?;
+        }
+        lines.line("no_new_privs")?;
+        let landlock = &confine.landlock;
+        let absent = if landlock.absent.is_empty() {
+            String::new()
+        } else {
+            format!("; this kernel lacks {}", landlock.absent.join(", "))
+        };
+        lines.line(&format!("landlock ABI {}{absent}", landlock.abi))?;
+        for rule in &landlock.rules {
+            writeln!(
+                lines.f,
+                "        {:9} {}",
+                format!("{:?}", rule.grant).to_lowercase(),
+                shown(&rule.path)
+            )?;
+        }
+        lines.line(&format!(
+            "seccomp: {} rules, ENOSYS above syscall {}{}",
+            confine.seccomp.rules,
+            confine.seccomp.ceiling,
+            if confine.seccomp.allow_ptrace {
+                ", tracing allowed"
+            } else {
+                ""
+            },
+        ))?;
+        for check in &confine.self_check {
+            lines.line(&check.to_string())?;
+        }
+        let argv: Vec<String> = self
+            .exec
+            .argv
+            .iter()
+            .map(|arg| format!("{:?}", arg.to_string_lossy()))
+            .collect();
+        lines.line(&format!(
+            "execve {} in {}",
+            argv.join(" "),
+            shown(&self.exec.cwd)
+        ))?;
+        for var in &self.exec.env {
+            writeln!(lines.f, "        {var:?}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Build {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Build::Hostname { name } => write!(f, "sethostname {name}"),
+            Build::SessionKeyring => f.write_str("join a fresh session keyring"),
+            Build::LoopbackUp => f.write_str("raise lo over netlink"),
+            Build::Root(tmpfs) => write!(f, "make the root: {tmpfs}"),
+            Build::Dir { path } => write!(f, "folder {}", shown(path)),
+            Build::File { path } => write!(f, "file {}", shown(path)),
+            Build::Symlink { path, target } => {
+                write!(f, "link {} -> {}", shown(path), shown(target))
+            }
+            Build::Tmpfs { path, tmpfs } => write!(f, "mount on {}: {tmpfs}", shown(path)),
+            Build::Bind(bind) => bind.fmt(f),
+            Build::Pin {
+                path,
+                access: Access::Ro,
+                ..
+            } => write!(f, "cover {} with itself, read-only", shown(path)),
+            Build::Pin {
+                path,
+                access: Access::Rw,
+                ..
+            } => write!(f, "hold {} in its place", shown(path)),
+            Build::MaskFile { path } => write!(f, "cover {} with /dev/null", shown(path)),
+            Build::MaskDir { path } => write!(f, "cover {} with an empty folder", shown(path)),
+            Build::Devpts { path } => write!(f, "mount on {}: a new devpts", shown(path)),
+            Build::Proc { path } => write!(f, "mount on {}: a fresh proc", shown(path)),
+            Build::NoUserNamespaces => f.write_str("set user.max_user_namespaces to 0 in the jail"),
+            Build::ReadOnly { path } => write!(f, "make {} read-only", shown(path)),
+            Build::Pivot => f.write_str("pivot_root into the new root, detach the host's"),
+            Build::Seal { path } => write!(f, "make the tmpfs on {} read-only", shown(path)),
+            Build::VerifyMounts { mounts } => write!(
+                f,
+                "read the mount table back: {} mounts as planned",
+                mounts.len()
+            ),
+            Build::DropCapabilities => f.write_str("empty all five capability sets"),
+        }
+    }
+}
+
+impl Display for Bind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let access = match self.access {
+            Access::Ro => "read-only",
+            Access::Rw => "writable",
+        };
+        write!(f, "bind {access} {}", shown(&self.source))?;
+        if self.target != self.source {
+            write!(f, " on {}", shown(&self.target))?;
+        }
+        match self.kind {
+            Kind::Device { major, minor } => write!(f, " (device {major}:{minor})")?,
+            Kind::Dir => f.write_str(" and what is mounted in it")?,
+            Kind::File | Kind::Socket => {}
+        }
+        if let Some(map) = &self.idmap {
+            write!(
+                f,
+                ", uid {} shown as {}, gid {} as {}",
+                map.disk.uid, map.host.uid, map.disk.gid, map.host.gid
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Tmpfs {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "tmpfs size={},nr_inodes={},mode={:04o}",
+            self.size, self.inodes, self.mode
+        )
+    }
+}
+
+impl Display for Check {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Check::NoPrivileges => {
+                f.write_str("check: no capability in any set, no_new_privs is 1")
+            }
+            Check::Socket { family, .. } => write!(f, "check: socket({family}) is EAFNOSUPPORT"),
+            Check::UserNamespace => f.write_str("check: unshare(CLONE_NEWUSER) is EPERM"),
+            Check::Canary { path } => write!(f, "check: reading {} is EACCES", shown(path)),
+            Check::ReadOnly { path } => write!(f, "check: a new file in {} is EROFS", shown(path)),
+        }
+    }
+}

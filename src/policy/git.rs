@@ -1,0 +1,346 @@
+//! What of a writable clone is git's and so must not be written: what lies there
+//! is configuration that the host's git obeys later, hooks included.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::{fstat, fstatat};
+
+use super::GitCovers;
+use super::grant::Candidate;
+use super::kinds::{What, inode};
+use super::paths::{Start, open_without_links, resolve};
+use super::survey::{Ask, Found, walk};
+use crate::plan::step::Inode;
+use crate::refusal::{Reason, Refusal};
+
+const DOT_GIT: &str = ".git";
+/// What a gitdir file begins with (gitrepository-layout(5)).
+const GITDIR: &[u8] = b"gitdir: ";
+/// The longest gitdir file that is read: the prefix, a path and a line end.
+const GITDIR_MAX: u64 = 8 + 4096 + 2;
+/// What git reads or runs by these names in a `.git`. As links they would lead
+/// to where a cover of the `.git` doesn't reach.
+const NO_LINKS: [&str; 5] = ["config", "config.worktree", "hooks", "info", "objects"];
+
+/// Judges a clone in mode `rw-git-ro` by what the survey found in it.
+///
+/// # Errors
+/// `git` where its own `.git` is no folder, or a nested one is of a shape that
+/// can't be covered.
+pub(crate) fn judge(clone: &Candidate, found: &Found) -> Result<GitCovers, Refusal> {
+    let root = clone.fd.as_fd();
+    let base = &clone.granted.path;
+    own(root, base)?;
+    let mut gits = vec![cover(root, base, Path::new(DOT_GIT))?];
+    let mut parents = BTreeSet::new();
+    for path in found.gits.iter().filter(|path| *path != Path::new(DOT_GIT)) {
+        gits.push(cover(root, base, path)?);
+        // Without the entry itself, and without the clone, which is a mount point.
+        let above = path.ancestors().skip(1);
+        parents.extend(above.filter(|path| !path.as_os_str().is_empty()));
+    }
+    // Sorted, a folder comes before what lies in it.
+    let parents = parents
+        .into_iter()
+        .map(|path| Ok((base.join(path), node(root, base, path)?.1)))
+        .collect::<Result<_, Refusal>>()?;
+    Ok(GitCovers { gits, parents })
+}
+
+fn refusal(path: impl AsRef<Path>) -> Refusal {
+    Refusal::new(Reason::Git, "look at the clone's .git").path(path)
+}
+
+/// The clone's own `.git` must be a folder.
+fn own(root: BorrowedFd<'_>, base: &Path) -> Result<(), Refusal> {
+    let path = base.join(DOT_GIT);
+    let stat = match fstatat(root, DOT_GIT, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::ENOENT) => {
+            return Err(refusal(path).errno(Errno::ENOENT).remedy(
+                "there is none, and the command could make one: name the top folder of a checkout, or use --clone-mode ro",
+            ));
+        }
+        Err(errno) => return Err(refusal(path).errno(errno)),
+    };
+    Err(refusal(path).remedy(match What::of(stat.st_mode) {
+        What::Dir => return Ok(()),
+        What::File => {
+            "it is a gitdir file (a linked worktree or submodule), whose repository lies elsewhere: use a full clone, or --clone-mode ro"
+        }
+        What::Link => "it is a symbolic link: use a full clone, or --clone-mode ro",
+        What::Socket | What::Special => "it is no folder: use a full clone, or --clone-mode ro",
+    }))
+}
+
+/// What lies at a path in the clone, and its identity.
+fn node(root: BorrowedFd<'_>, base: &Path, path: &Path) -> Result<(OwnedFd, Inode), Refusal> {
+    open_without_links(root, path)
+        .and_then(|fd| fstat(&fd).map(|stat| (fd, inode(&stat))))
+        .map_err(|errno| match errno {
+            Errno::ELOOP => refusal(base.join(path))
+                .errno(errno)
+                .remedy("it is a symbolic link, which the command could turn: remove it, or use --clone-mode ro"),
+            _ => refusal(base.join(path)).errno(errno),
+        })
+}
+
+fn cover(root: BorrowedFd<'_>, base: &Path, path: &Path) -> Result<(PathBuf, Inode), Refusal> {
+    let (fd, identity) = node(root, base, path)?;
+    let whole = base.join(path);
+    let stat = fstat(&fd).map_err(|errno| refusal(&whole).errno(errno))?;
+    match What::of(stat.st_mode) {
+        What::Dir => folder(&fd, &whole)?,
+        What::File => gitdir_file(root, base, path)?,
+        What::Link | What::Socket | What::Special => {
+            return Err(refusal(&whole)
+                .remedy("it is neither a folder nor a file: remove it, or use --clone-mode ro"));
+        }
+    }
+    Ok((whole, identity))
+}
+
+/// A `.git` folder keeps its configuration and hooks in itself.
+fn folder(fd: &OwnedFd, whole: &Path) -> Result<(), Refusal> {
+    let entry = |name: &str| match fstatat(fd, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(What::of(stat.st_mode))),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(errno) => Err(refusal(whole.join(name)).errno(errno)),
+    };
+    for name in NO_LINKS {
+        if entry(name)? == Some(What::Link) {
+            return Err(refusal(whole.join(name)).remedy(
+                "it is a symbolic link, so covering .git doesn't cover it: put the real thing there, or use --clone-mode ro",
+            ));
+        }
+    }
+    match entry("commondir")? {
+        None => Ok(()),
+        Some(_) => Err(refusal(whole.join("commondir")).remedy(
+            "it makes git read its configuration elsewhere: use a full clone, or --clone-mode ro",
+        )),
+    }
+}
+
+/// A nested gitdir file must lead into the clone's own `.git`, by a way that the
+/// command can't bend: up through folders that are held in place, then down.
+fn gitdir_file(root: BorrowedFd<'_>, base: &Path, path: &Path) -> Result<(), Refusal> {
+    let whole = base.join(path);
+    let refuse = |errno: Option<Errno>| {
+        let refusal = refusal(&whole).remedy(
+            "it is a gitdir file that doesn't lead into the clone's own .git: remove it, or use --clone-mode ro",
+        );
+        match errno {
+            Some(errno) => refusal.errno(errno),
+            None => refusal,
+        }
+    };
+    let text = read_gitdir(root, path).map_err(|errno| refuse(Some(errno)))?;
+    let line = text.strip_prefix(GITDIR).ok_or_else(|| refuse(None))?;
+    let target = Path::new(OsStr::from_bytes(line.trim_ascii_end()));
+    if goes_up_after_down(target) {
+        return Err(refuse(None));
+    }
+    let holder = path.parent().unwrap_or(Path::new(""));
+    let dir = if holder.as_os_str().is_empty() {
+        open_without_links(root, Path::new("."))
+    } else {
+        open_without_links(root, holder)
+    };
+    let start = dir.map(|dir| Start {
+        dir,
+        path: base.join(holder),
+    });
+    let target = resolve(&start, target).map_err(|fault| refuse(Some(fault.errno)))?;
+    let own = base.join(DOT_GIT);
+    let bendable = target.followed.iter().any(|link| link.starts_with(base));
+    if bendable || !target.path.starts_with(&own) || target.path == own {
+        return Err(refuse(None));
+    }
+    Ok(())
+}
+
+fn goes_up_after_down(path: &Path) -> bool {
+    path.components()
+        .skip_while(|part| !matches!(part, Component::Normal(_)))
+        .any(|part| part == Component::ParentDir)
+}
+
+fn read_gitdir(root: BorrowedFd<'_>, path: &Path) -> Result<Vec<u8>, Errno> {
+    // O_NONBLOCK: by now it may be a FIFO.
+    let how = OpenHow::new()
+        .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_BENEATH);
+    let mut text = Vec::new();
+    File::from(openat2(root, path, how)?)
+        .take(GITDIR_MAX)
+        .read_to_end(&mut text)
+        .map_err(|error| Errno::try_from(error).unwrap_or(Errno::EIO))?;
+    Ok(text)
+}
+
+/// After a run: every `.git` in the clone that wasn't there before, sorted, and
+/// every folder that the command closed to our eyes. The host's git would obey
+/// them, so they are reported.
+pub fn new_gits(clone: &Path, known: &GitCovers) -> Vec<PathBuf> {
+    let Ok(root) = open_without_links(AT_FDCWD, clone) else {
+        return vec![clone.to_owned()];
+    };
+    let Ok(stat) = fstat(&root) else {
+        return vec![clone.to_owned()];
+    };
+    let found = walk(
+        root.as_fd(),
+        &Ask {
+            gits: true,
+            sockets: false,
+            foreign_to: None,
+            command: stat.st_uid,
+        },
+    );
+    let closed = found.closed.into_iter().map(|(path, _)| path);
+    let mut new: Vec<PathBuf> = found
+        .gits
+        .into_iter()
+        .chain(closed)
+        .map(|path| clone.join(path))
+        .filter(|path| !known.gits.iter().any(|(git, _)| git == path))
+        .collect();
+    new.sort();
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::grant::{Role, existing};
+    use crate::policy::testing::TempDir;
+
+    fn judged(temp: &TempDir) -> Result<GitCovers, Refusal> {
+        let clone = existing(Role::Clone, &Err(Errno::ENOENT), &temp.at("c")).expect("clone");
+        let ask = Ask {
+            gits: true,
+            sockets: false,
+            foreign_to: None,
+            command: nix::unistd::geteuid().as_raw(),
+        };
+        judge(&clone, &walk(clone.fd.as_fd(), &ask))
+    }
+
+    fn paths(list: &[(PathBuf, Inode)]) -> Vec<&Path> {
+        list.iter().map(|(path, _)| path.as_path()).collect()
+    }
+
+    fn refused(temp: &TempDir) -> Refusal {
+        let refusal = judged(temp).expect_err("refused");
+        assert_eq!(refusal.reason, Reason::Git);
+        refusal
+    }
+
+    #[test]
+    fn covers_and_parents() {
+        let temp = TempDir::new();
+        temp.dir("c/.git/modules/sub");
+        temp.dir("c/a/b/.git");
+        temp.dir("c/a/.Git");
+        temp.file("c/x/sub/.git", "gitdir: ../../.git/modules/sub\n");
+        let abs = format!("gitdir: {}\n", temp.at("c/.git/modules/sub").display());
+        temp.file("c/y/.git", &abs);
+        let covers = judged(&temp).expect("covered");
+        let expected = [
+            "c/.git",
+            "c/a/.Git",
+            "c/a/b/.git",
+            "c/x/sub/.git",
+            "c/y/.git",
+        ];
+        assert_eq!(paths(&covers.gits), expected.map(|name| temp.at(name)));
+        let expected = ["c/a", "c/a/b", "c/x", "c/x/sub", "c/y"];
+        assert_eq!(paths(&covers.parents), expected.map(|name| temp.at(name)));
+        let stat = nix::sys::stat::lstat(&temp.at("c/a/b")).expect("stat");
+        assert_eq!(covers.parents[1].1, inode(&stat));
+    }
+
+    #[test]
+    fn own_dot_git() {
+        let temp = TempDir::new();
+        temp.dir("c/real");
+        assert!(refused(&temp).to_string().contains("there is none"));
+        temp.file("c/.git", "gitdir: real\n");
+        assert!(refused(&temp).to_string().contains("linked worktree"));
+        std::fs::remove_file(temp.at("c/.git")).expect("remove");
+        temp.link("c/.git", "real");
+        assert!(refused(&temp).to_string().contains("symbolic link"));
+    }
+
+    #[test]
+    fn nested_gitdir_files_that_lead_elsewhere() {
+        for target in [
+            "../../../outside",
+            "../real",
+            "../../.git",
+            "../../.git/none",
+            "../../link/modules/m",
+            "../../.git/modules/../../a",
+            "../a/../../.git/modules/m",
+            "",
+        ] {
+            let temp = TempDir::new();
+            temp.dir("c/.git/modules/m");
+            temp.dir("c/a/real");
+            temp.dir("outside");
+            temp.link("c/link", ".git");
+            temp.file("c/a/n/.git", &format!("gitdir: {target}\n"));
+            assert_eq!(
+                refused(&temp).subject,
+                temp.at("c/a/n/.git").display().to_string()
+            );
+        }
+        let temp = TempDir::new();
+        temp.dir("c/.git/modules/m");
+        temp.file("c/n/.git", "../.git/modules/m\n");
+        refused(&temp);
+    }
+
+    #[test]
+    fn shapes_that_a_cover_does_not_reach() {
+        let temp = TempDir::new();
+        temp.dir("c/.git");
+        temp.dir("c/hooks");
+        temp.link("c/n", ".git");
+        judged(&temp).expect("a link of another name");
+        temp.dir("c/m");
+        temp.link("c/m/.git", "../.git");
+        refused(&temp);
+        std::fs::remove_file(temp.at("c/m/.git")).expect("remove");
+        nix::unistd::mkfifo(&temp.at("c/m/.git"), nix::sys::stat::Mode::S_IRWXU).expect("mkfifo");
+        refused(&temp);
+        std::fs::remove_file(temp.at("c/m/.git")).expect("remove");
+        temp.link("c/.git/hooks", "../hooks");
+        assert!(refused(&temp).subject.ends_with("/.git/hooks"));
+        std::fs::remove_file(temp.at("c/.git/hooks")).expect("remove");
+        temp.file("c/.git/commondir", "../elsewhere\n");
+        assert!(refused(&temp).subject.ends_with("/.git/commondir"));
+    }
+
+    #[test]
+    fn new_repositories_are_reported() {
+        let temp = TempDir::new();
+        temp.dir("c/.git");
+        temp.dir("c/old/.git");
+        let known = judged(&temp).expect("covers");
+        assert_eq!(new_gits(&temp.at("c"), &known), [] as [PathBuf; 0]);
+        temp.dir("c/old/new/.git");
+        temp.file("c/f/.GIT", "gitdir: /x");
+        let expected = ["c/f/.GIT", "c/old/new/.git"].map(|name| temp.at(name));
+        assert_eq!(new_gits(&temp.at("c"), &known), expected);
+    }
+}

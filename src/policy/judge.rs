@@ -1,0 +1,272 @@
+//! The judgement, in order: what was typed, where it lies, what lies in it, and
+//! last of all whether the broker answers.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal as _;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+
+use super::grant::{Candidate, Role, existing, out_dir};
+use super::paths::{Start, resolve};
+use super::survey::{Ask, Found, walk};
+use super::{CloneMode, GitCovers, Granted, GrantedKind, Held, OutDir, Policy};
+use super::{env, git, landlock, overlap, places, submounts, uds};
+use crate::cli;
+use crate::host::Host;
+use crate::plan::step::Route;
+use crate::refusal::{Reason, Refusal};
+
+/// From this ABI on, landlock itself keeps the command from pathname sockets.
+const ABI_SOCKETS: u32 = 9;
+/// Each socket is covered by a mount; a tree with more isn't a source tree.
+const MAX_SOCKETS: usize = 64;
+
+/// What of the calling process matters.
+struct Caller {
+    cwd: Result<Start, Errno>,
+    env: fn(&OsStr) -> Option<OsString>,
+    /// Whether any of descriptors 0 to 2 is a terminal.
+    terminal: bool,
+}
+
+impl Caller {
+    fn here() -> Caller {
+        Caller {
+            cwd: Start::here(),
+            env: |name| std::env::var_os(name),
+            terminal: std::io::stdin().is_terminal()
+                || std::io::stdout().is_terminal()
+                || std::io::stderr().is_terminal(),
+        }
+    }
+}
+
+/// Judges a run: everything it needs is there, of the right kind, and may be
+/// given. Nothing is made or changed; a socket of `--uds` is connected to.
+///
+/// The descriptors in [`Held`] are the caller's to keep until the jail stands.
+///
+/// # Errors
+/// `usage`, `path`, `overlap`, `git`, `socket`, `owner`, `landlock`, `proc`.
+pub fn judge(run: &cli::Run, host: &Host) -> Result<(Policy, Held), Refusal> {
+    judge_for(&Caller::here(), run, host)
+}
+
+fn judge_for(caller: &Caller, run: &cli::Run, host: &Host) -> Result<(Policy, Held), Refusal> {
+    let argv = env::argv(&run.command)?;
+    let vars = env::judge(&run.env, caller.env)?;
+    let landlock = landlock::judge(run.landlock, host.landlock)?;
+    let writable = run.clone_mode == cli::CloneMode::RwGitRo;
+
+    let all = candidates(caller, run)?;
+    let homes = homes(caller);
+    for found in &all {
+        places::judge(found, host, &homes)?;
+    }
+    places::links(&all)?;
+    overlap::judge(&all, writable, host)?;
+    submounts::judge(&all, host.route)?;
+
+    let surveyed = survey(&all, writable, host)?;
+    for found in all.iter().filter(|found| found.role == Role::Uds) {
+        uds::probe(&found.fd, &found.granted.path)?;
+    }
+
+    let given = sort(all);
+    let policy = Policy {
+        clone: given.clone,
+        clone_mode: match surveyed.covers {
+            Some(covers) => CloneMode::RwGitRo(covers),
+            None => CloneMode::Ro,
+        },
+        out_dir: given.out_dir,
+        ro_files: given.ro_files,
+        uds: given.uds,
+        sockets: surveyed.sockets.into_iter().collect(),
+        env: vars,
+        term: term(caller),
+        argv,
+        landlock,
+        allow_ptrace: run.allow_ptrace,
+    };
+    Ok((policy, given.held))
+}
+
+/// Every path that was typed, resolved; the clone comes first.
+fn candidates(caller: &Caller, run: &cli::Run) -> Result<Vec<Candidate>, Refusal> {
+    let cwd = &caller.cwd;
+    let clone = run.clone.as_deref().unwrap_or(Path::new("."));
+    let mut all = vec![existing(Role::Clone, cwd, clone)?];
+    if let Some(typed) = &run.out_dir {
+        all.push(out_dir(cwd, typed)?);
+    }
+    for typed in &run.ro_files {
+        let found = existing(Role::RoFile, cwd, typed)?;
+        let again = |one: &Candidate| {
+            one.role == Role::RoFile
+                && one.granted.path == found.granted.path
+                && one.granted.alias == found.granted.alias
+        };
+        if !all.iter().any(again) {
+            all.push(found);
+        }
+    }
+    if let Some(typed) = &run.uds {
+        all.push(existing(Role::Uds, cwd, typed)?);
+    }
+    Ok(all)
+}
+
+/// The caller's home, canonical, and those of /etc/passwd.
+fn homes(caller: &Caller) -> Vec<PathBuf> {
+    let own = (caller.env)(OsStr::new("HOME"))
+        .map(PathBuf::from)
+        .filter(|home| home.is_absolute())
+        .and_then(|home| resolve(&caller.cwd, &home).ok())
+        .map(|home| home.path);
+    let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
+    places::homes(own, &String::from_utf8_lossy(&passwd))
+}
+
+fn term(caller: &Caller) -> Option<String> {
+    if !caller.terminal {
+        return None;
+    }
+    (caller.env)(OsStr::new("TERM"))?
+        .into_string()
+        .ok()
+        .filter(|term| !term.is_empty() && !term.contains(char::is_control))
+}
+
+/// What the walks over the granted trees brought.
+#[derive(Default)]
+struct Surveyed {
+    /// Where the clone is writable.
+    covers: Option<GitCovers>,
+    sockets: BTreeSet<PathBuf>,
+}
+
+fn survey(all: &[Candidate], writable: bool, host: &Host) -> Result<Surveyed, Refusal> {
+    let mut surveyed = Surveyed::default();
+    let hidden = host.landlock.is_ok_and(|abi| abi >= ABI_SOCKETS);
+    for tree in all {
+        if !tree.exists || tree.granted.kind != GrantedKind::Dir {
+            continue;
+        }
+        let owner = tree.granted.owner.uid;
+        let ask = Ask {
+            gits: writable && tree.role == Role::Clone,
+            sockets: !hidden,
+            foreign_to: (host.route == Route::Root).then_some(owner),
+            // Root's command is mapped to the tree's owner.
+            command: match host.route {
+                Route::Root => owner,
+                Route::User => host.ids.uid,
+            },
+        };
+        if ask.is_empty() {
+            continue;
+        }
+        let found = walk(tree.fd.as_fd(), &ask);
+        let can_chmod = tree.role == Role::OutDir || ask.gits;
+        refuse_unknown(tree, &ask, can_chmod, &found)?;
+        if ask.gits {
+            surveyed.covers = Some(git::judge(tree, &found)?);
+        }
+        let sockets = found.sockets.iter();
+        surveyed
+            .sockets
+            .extend(sockets.map(|path| tree.granted.path.join(path)));
+        if surveyed.sockets.len() > MAX_SOCKETS {
+            return Err(
+                Refusal::new(Reason::Socket, "look for sockets in what is given")
+                    .path(&tree.granted.path)
+                    .remedy(format!(
+                        "more than {MAX_SOCKETS} lie there, which this kernel's landlock can't close: remove them, or name a smaller tree"
+                    )),
+            );
+        }
+    }
+    Ok(surveyed)
+}
+
+/// Refuses a tree with a file of another owner, or with a folder whose contents
+/// aren't known and that the command could look into.
+fn refuse_unknown(
+    tree: &Candidate,
+    ask: &Ask,
+    can_chmod: bool,
+    found: &Found,
+) -> Result<(), Refusal> {
+    let flag = tree.role.flag();
+    let root = &tree.granted.path;
+    if let Some(foreign) = &found.foreign {
+        let uid = tree.granted.owner.uid;
+        return Err(
+            Refusal::new(Reason::Owner, format!("map the owners of {flag}"))
+                .path(root.join(foreign))
+                .remedy(format!(
+                    "it is of another owner than {flag} itself (uid {uid}): chown -R {uid} the tree, or start groom-ns as its owner"
+                )),
+        );
+    }
+    // On a read-only mount nothing can be chmodded: what we can't read, nor can the command.
+    let closed = found
+        .closed
+        .iter()
+        .find(|(_, errno)| can_chmod || ask.foreign_to.is_some() || *errno != Errno::EACCES);
+    let Some((path, errno)) = closed else {
+        return Ok(());
+    };
+    let reason = match (ask.gits, ask.foreign_to) {
+        (true, _) => Reason::Git,
+        (false, Some(_)) => Reason::Owner,
+        (false, None) => Reason::Socket,
+    };
+    Err(Refusal::new(reason, format!("look through {flag}"))
+        .path(root.join(path))
+        .errno(*errno)
+        .remedy("what lies there can't be known, and the command could reach it: make it readable, or remove it"))
+}
+
+/// The candidates by role, and their descriptors.
+struct Given {
+    clone: Granted,
+    out_dir: Option<OutDir>,
+    ro_files: Vec<Granted>,
+    uds: Option<Granted>,
+    held: Held,
+}
+
+fn sort(mut all: Vec<Candidate>) -> Given {
+    // `candidates` put it there.
+    let clone = all.remove(0);
+    let mut given = Given {
+        held: Held::from([(clone.granted.path.clone(), clone.fd)]),
+        clone: clone.granted,
+        out_dir: None,
+        ro_files: Vec::new(),
+        uds: None,
+    };
+    for found in all {
+        given.held.insert(found.granted.path.clone(), found.fd);
+        match found.role {
+            Role::OutDir if found.exists => given.out_dir = Some(OutDir::Exists(found.granted)),
+            Role::OutDir => {
+                given.out_dir = Some(OutDir::Missing {
+                    path: found.granted.path,
+                    alias: found.granted.alias,
+                });
+            }
+            Role::Uds => given.uds = Some(found.granted),
+            Role::RoFile | Role::Clone => given.ro_files.push(found.granted),
+        }
+    }
+    given
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,304 @@
+//! One walk over a granted tree, for all that must be known of its contents.
+//!
+//! The tree may be large and hostile: no recursion, one descriptor at a time, no
+//! symbolic link followed, and the type of an entry is taken from the directory
+//! itself wherever the filesystem tells it.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::dir::{Dir, Entry, Type};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::{fstat, fstatat};
+
+use super::kinds::What;
+use super::paths::open_without_links;
+
+/// What to look for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    /// Entries named `.git`, in any case: some filesystems make no difference.
+    /// Not beneath one.
+    pub(crate) gits: bool,
+    /// UNIX sockets.
+    pub(crate) sockets: bool,
+    /// Entries of another owner than this one.
+    pub(crate) foreign_to: Option<u32>,
+    /// The owner on disk whose files the command may chmod.
+    pub(crate) command: u32,
+}
+
+impl Ask {
+    /// Whether there is anything to walk for.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.gits && !self.sockets && self.foreign_to.is_none()
+    }
+}
+
+/// What was found, as paths relative to the tree.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Entries named `.git`.
+    pub(crate) gits: Vec<PathBuf>,
+    pub(crate) sockets: Vec<PathBuf>,
+    /// The first entry of another owner; the walk ends there.
+    pub(crate) foreign: Option<PathBuf>,
+    /// Folders that couldn't be read, but that the command could make readable.
+    pub(crate) closed: Vec<(PathBuf, Errno)>,
+}
+
+/// A folder yet to be read.
+struct Pending {
+    path: PathBuf,
+    inside: bool,
+}
+
+/// Walks the tree at `root`, an `O_PATH` descriptor of a directory. Whatever
+/// vanishes meanwhile is passed over.
+pub(crate) fn walk(root: BorrowedFd<'_>, ask: &Ask) -> Found {
+    let mut found = Found::default();
+    let mut pending = vec![Pending {
+        path: PathBuf::new(),
+        inside: false,
+    }];
+    while let Some(folder) = pending.pop() {
+        match read_folder(root, &folder, ask, &mut found, &mut pending) {
+            Ok(()) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
+            Err(Errno::EACCES) if !could_be_opened(root, &folder.path, ask.command) => {}
+            Err(errno) => found.closed.push((folder.path, errno)),
+        }
+        if found.foreign.is_some() {
+            break;
+        }
+    }
+    found.gits.sort();
+    found.sockets.sort();
+    found
+}
+
+fn read_folder(
+    root: BorrowedFd<'_>,
+    folder: &Pending,
+    ask: &Ask,
+    found: &mut Found,
+    pending: &mut Vec<Pending>,
+) -> Result<(), Errno> {
+    let fd = open_folder(root, &folder.path)?;
+    // The iterator borrows its `Dir`, so what must be asked about an entry is
+    // asked through a second descriptor.
+    let twin = fd.try_clone().map_err(|_| Errno::EMFILE)?;
+    for entry in Dir::from_fd(twin)?.iter() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let Some((what, foreign)) = look(fd.as_fd(), &entry, ask)? else {
+            continue;
+        };
+        let is_git = !folder.inside && name.to_bytes().eq_ignore_ascii_case(b".git");
+        let is_socket = what == What::Socket && ask.sockets;
+        // Beneath a `.git` there is nothing more of git's to find.
+        let inside = folder.inside || is_git;
+        let enter = what == What::Dir && (!inside || ask.sockets || ask.foreign_to.is_some());
+        if !(foreign || is_git || is_socket || enter) {
+            continue;
+        }
+        let path = folder.path.join(OsStr::from_bytes(name.to_bytes()));
+        if foreign {
+            found.foreign = Some(path);
+            return Ok(());
+        }
+        if is_git && ask.gits {
+            found.gits.push(path.clone());
+        }
+        if is_socket {
+            found.sockets.push(path.clone());
+        }
+        if enter {
+            pending.push(Pending { path, inside });
+        }
+    }
+    Ok(())
+}
+
+/// What an entry is, and whether it is of another owner; none if it vanished.
+fn look(dir: BorrowedFd<'_>, entry: &Entry, ask: &Ask) -> Result<Option<(What, bool)>, Errno> {
+    let told = match entry.file_type() {
+        Some(Type::Directory) => Some(What::Dir),
+        Some(Type::Socket) => Some(What::Socket),
+        Some(Type::File) => Some(What::File),
+        Some(Type::Symlink) => Some(What::Link),
+        Some(_) => Some(What::Special),
+        None => None,
+    };
+    if let (Some(what), None) = (told, ask.foreign_to) {
+        return Ok(Some((what, false)));
+    }
+    match fstatat(dir, entry.file_name(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) => {
+            let foreign = ask.foreign_to.is_some_and(|owner| stat.st_uid != owner);
+            Ok(Some((What::of(stat.st_mode), foreign)))
+        }
+        Err(Errno::ENOENT) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// By its path from the tree's root, so that no chain of descriptors is held.
+fn open_folder(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_BENEATH);
+    openat2(root, or_dot(path), how)
+}
+
+fn or_dot(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    }
+}
+
+/// Whether the command may chmod what keeps a folder from being read: the folder,
+/// or the nearest one above it that can be looked at.
+fn could_be_opened(root: BorrowedFd<'_>, path: &Path, command: u32) -> bool {
+    path.ancestors()
+        .find_map(|at| open_without_links(root, or_dot(at)).and_then(fstat).ok())
+        .is_none_or(|stat| stat.st_uid == command)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::policy::testing::{TempDir, held};
+
+    fn me() -> u32 {
+        nix::unistd::geteuid().as_raw()
+    }
+
+    const NOTHING: Ask = Ask {
+        gits: false,
+        sockets: false,
+        foreign_to: None,
+        command: 0,
+    };
+
+    fn look_for(temp: &TempDir, ask: Ask) -> Found {
+        walk(held(temp.path()).as_fd(), &ask)
+    }
+
+    #[test]
+    fn gits_of_every_kind_but_not_beneath_one() {
+        let temp = TempDir::new();
+        temp.dir(".git/modules/x/.git");
+        temp.dir("a/b/.GIT");
+        temp.file("c/.git", "gitdir: x");
+        temp.link("d", "a");
+        temp.link("a/.git", "b");
+        temp.file("a/git", "");
+        let ask = Ask {
+            gits: true,
+            ..NOTHING
+        };
+        let expected = [".git", "a/.git", "a/b/.GIT", "c/.git"].map(PathBuf::from);
+        assert_eq!(look_for(&temp, ask).gits, expected);
+        let ask = Ask {
+            sockets: true,
+            ..ask
+        };
+        assert_eq!(look_for(&temp, ask).gits, expected);
+    }
+
+    #[test]
+    fn sockets_everywhere() {
+        let temp = TempDir::new();
+        temp.dir(".git/x");
+        temp.dir("a");
+        let _one = UnixListener::bind(temp.at(".git/x/s")).expect("bind");
+        let _two = UnixListener::bind(temp.at("a/s")).expect("bind");
+        let ask = Ask {
+            sockets: true,
+            ..NOTHING
+        };
+        let found = look_for(&temp, ask);
+        assert_eq!(found.sockets, [".git/x/s", "a/s"].map(PathBuf::from));
+        assert!(found.gits.is_empty() && NOTHING.is_empty() && !ask.is_empty());
+    }
+
+    #[test]
+    fn foreign_owners() {
+        let temp = TempDir::new();
+        temp.file("a/b/f", "");
+        let ask = |owner| Ask {
+            foreign_to: Some(owner),
+            ..NOTHING
+        };
+        assert_eq!(look_for(&temp, ask(me())).foreign, None);
+        let foreign = look_for(&temp, ask(me() + 1)).foreign;
+        assert_eq!(foreign, Some(PathBuf::from("a")));
+    }
+
+    #[test]
+    fn folders_that_the_command_could_open() {
+        let temp = TempDir::new();
+        temp.dir("closed/x");
+        temp.dir("listed/x");
+        let mode = |name: &str, mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(temp.at(name), mode).expect("chmod");
+        };
+        mode("closed", 0o000);
+        mode("listed", 0o400);
+        let ask = Ask {
+            gits: true,
+            command: me(),
+            ..NOTHING
+        };
+        let mut closed = look_for(&temp, ask).closed;
+        let others = look_for(
+            &temp,
+            Ask {
+                command: me() + 1,
+                ..ask
+            },
+        )
+        .closed;
+        mode("closed", 0o700);
+        mode("listed", 0o700);
+        closed.sort_by(|a, b| a.0.cmp(&b.0));
+        let expected = ["closed", "listed/x"].map(|name| (PathBuf::from(name), Errno::EACCES));
+        // Root reads everything.
+        let expected = if me() == 0 { &[][..] } else { &expected };
+        assert_eq!(closed, expected);
+        assert_eq!(others, []);
+    }
+
+    #[test]
+    fn deeper_than_a_path_may_be_long() {
+        let temp = TempDir::new();
+        let name = "d".repeat(250);
+        let mut at = held(temp.path());
+        for _ in 0..20 {
+            nix::sys::stat::mkdirat(&at, name.as_str(), nix::sys::stat::Mode::S_IRWXU)
+                .expect("mkdirat");
+            at = open_without_links(at.as_fd(), Path::new(&name)).expect("open");
+        }
+        let found = look_for(
+            &temp,
+            Ask {
+                gits: true,
+                ..NOTHING
+            },
+        );
+        assert_eq!(found.closed.len(), 1);
+        assert_eq!(found.closed[0].1, Errno::ENAMETOOLONG);
+    }
+}

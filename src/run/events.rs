@@ -1,0 +1,317 @@
+//! The event loop: one current-thread runtime, made after the fork. Everything
+//! that can happen to a run is one branch of one `select!`.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::pin::pin;
+
+use nix::errno::Errno;
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
+use nix::sys::wait::{WaitStatus, waitpid};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::task::JoinSet;
+
+use crate::ns::channel::{Channel, FromJail, ToJail};
+use crate::ns::stdio::Pump;
+use crate::refusal::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Reason, Refusal};
+use crate::sys::process::pidfd_send_signal;
+use crate::sys::watch::watch;
+
+use super::pump::{self, Input};
+use super::{Jail, setup, signal_name};
+
+/// How far the jail is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Pid 1 builds; the command doesn't exist.
+    Building,
+    /// The command's process confines itself.
+    Confining,
+    /// execve(2) was called.
+    Running,
+}
+
+/// Waits for the end of the run and says its exit code.
+pub(super) fn supervise(
+    mut jail: Jail,
+    channel: &Channel,
+    signals: &SignalFd,
+    caller: Option<OwnedFd>,
+    pumps: Vec<Pump>,
+) -> Result<u8, Refusal> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .map_err(|error| failed("make the event loop", &error))?;
+    runtime.block_on(async {
+        let mut events = Events::watch(&jail, channel, signals, caller)?;
+        let end = events.until_the_end(&mut jail, channel, pumps).await?;
+        end.code()
+    })
+}
+
+/// How a run ended.
+enum End {
+    /// The command or its process said so, or a step refused.
+    Said(FromJail),
+    /// Pid 1 is gone and said nothing.
+    Silent(Phase, WaitStatus),
+    /// This signal came when there was no command to pass it to.
+    Signal(Phase, i32),
+    /// The process that started groom-ns is gone.
+    Abandoned(Phase),
+}
+
+impl End {
+    fn code(self) -> Result<u8, Refusal> {
+        match self {
+            End::Said(FromJail::Exited(code)) => Ok(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+            End::Said(FromJail::Killed(signal)) => Ok(killed_by(signal)),
+            End::Said(FromJail::NotExecuted { errno }) => {
+                let errno = Errno::from_raw(errno);
+                eprintln!("groom-ns: the command can't be executed: {errno:?}");
+                Ok(if errno == Errno::ENOENT {
+                    EXIT_NOT_FOUND
+                } else {
+                    EXIT_NOT_EXECUTABLE
+                })
+            }
+            End::Said(FromJail::Refused(refusal)) => Err(refusal),
+            End::Signal(Phase::Running, signal) => Ok(killed_by(signal)),
+            End::Signal(_, signal) => Err(Refusal::new(
+                Reason::Setup,
+                "a signal came before the command ran",
+            )
+            .about(signal_name(signal))),
+            End::Abandoned(Phase::Running) => {
+                eprintln!("groom-ns: the process that started it is gone: the jail was killed");
+                Ok(killed_by(libc::SIGKILL))
+            }
+            End::Abandoned(_) => Err(Refusal::new(
+                Reason::Setup,
+                "the process that started groom-ns is gone",
+            )),
+            // Neither is an end: until_the_end goes on after them.
+            End::Said(FromJail::Ready | FromJail::Executing) => {
+                Err(Refusal::new(Reason::Setup, "an end out of order"))
+            }
+            End::Silent(Phase::Running, status) => {
+                let signal = if let WaitStatus::Signaled(_, signal, _) = status {
+                    signal
+                } else {
+                    Signal::SIGKILL
+                };
+                eprintln!("groom-ns: the jail was killed by {signal}");
+                Ok(killed_by(signal as i32))
+            }
+            End::Silent(_, status) => Err(Refusal::new(
+                Reason::Setup,
+                "pid 1 of the jail ended before the command ran",
+            )
+            .about(format!("{status:?}"))),
+        }
+    }
+}
+
+fn killed_by(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}
+
+/// The descriptors that say that something has happened.
+struct Events<'run> {
+    channel: AsyncFd<BorrowedFd<'run>>,
+    jail: AsyncFd<OwnedFd>,
+    signals: AsyncFd<BorrowedFd<'run>>,
+    pending: &'run SignalFd,
+    caller: Option<AsyncFd<OwnedFd>>,
+    phase: Phase,
+    /// Whether the jail's side may still say something.
+    is_open: bool,
+}
+
+impl<'run> Events<'run> {
+    fn watch(
+        jail: &Jail,
+        channel: &'run Channel,
+        signals: &'run SignalFd,
+        caller: Option<OwnedFd>,
+    ) -> Result<Self, Refusal> {
+        let failed = |what: &'static str| move |error: io::Error| failed(what, &error);
+        let pidfd = jail.pidfd.try_clone().map_err(failed("watch pid 1"))?;
+        Ok(Events {
+            channel: watch(channel.as_fd(), Interest::READABLE)
+                .map_err(failed("watch the channel"))?,
+            jail: watch(pidfd, Interest::READABLE).map_err(failed("watch pid 1"))?,
+            signals: watch(signals.as_fd(), Interest::READABLE)
+                .map_err(failed("watch the signals"))?,
+            pending: signals,
+            caller: caller
+                .map(|fd| watch(fd, Interest::READABLE))
+                .transpose()
+                .map_err(failed("watch the caller"))?,
+            phase: Phase::Building,
+            is_open: true,
+        })
+    }
+
+    /// Runs until the jail is gone and its output has been moved.
+    async fn until_the_end(
+        &mut self,
+        jail: &mut Jail,
+        channel: &Channel,
+        pumps: Vec<Pump>,
+    ) -> Result<End, Refusal> {
+        let (mut outputs, mut input) = start(pumps)?;
+        let end = {
+            let mut feeding = pin!(feed(input.as_mut()));
+            let mut fed = false;
+            let mut said = None;
+            let mut end = None;
+            loop {
+                if outputs.is_empty()
+                    && let Some(end) = end
+                {
+                    break end;
+                }
+                tokio::select! {
+                    biased;
+                    ready = self.channel.readable(), if self.is_open && said.is_none() => {
+                        ready.map_err(|error| failed("watch the channel", &error))?.clear_ready();
+                        said = self.listen(channel)?;
+                    }
+                    ready = self.jail.readable(), if end.is_none() => {
+                        ready.map_err(|error| failed("watch pid 1", &error))?.retain_ready();
+                        let status = waitpid(jail.pid, None).map_err(setup("waitpid"))?;
+                        jail.ended = true;
+                        // What it said last may still be unread.
+                        let last = if said.is_none() { self.listen(channel)? } else { said.take() };
+                        end = Some(last.map_or(End::Silent(self.phase, status), End::Said));
+                    }
+                    ready = self.signals.readable() => {
+                        ready.map_err(|error| failed("watch the signals", &error))?.clear_ready();
+                        if let Some(end) = self.pass_on(jail) {
+                            break end;
+                        }
+                    }
+                    () = gone(self.caller.as_ref()) => break End::Abandoned(self.phase),
+                    () = &mut feeding, if !fed => fed = true,
+                    Some(result) = outputs.join_next(), if !outputs.is_empty() => report(result),
+                }
+            }
+        };
+        if let Some(input) = input {
+            input.give_back();
+        }
+        Ok(end)
+    }
+
+    /// Takes what the jail's side has said; returns what ends the run.
+    fn listen(&mut self, channel: &Channel) -> Result<Option<FromJail>, Refusal> {
+        loop {
+            match channel.try_receive::<FromJail>() {
+                Ok(Some(FromJail::Ready)) => {
+                    self.phase = Phase::Confining;
+                    channel.send(&ToJail::Go).map_err(setup("send"))?;
+                }
+                Ok(Some(FromJail::Executing)) => self.phase = Phase::Running,
+                Ok(Some(end)) => return Ok(Some(end)),
+                // tokio keeps a hung-up descriptor ready for ever.
+                Ok(None) => {
+                    self.is_open = false;
+                    return Ok(None);
+                }
+                Err(Errno::EAGAIN) => return Ok(None),
+                Err(errno) => return Err(setup("recv")(errno)),
+            }
+        }
+    }
+
+    /// Passes the pending signals on. Before the command runs and after it has
+    /// ended there is nobody to pass them to: they end the run.
+    fn pass_on(&self, jail: &Jail) -> Option<End> {
+        while let Ok(Some(info)) = self.pending.read_signal() {
+            let signal = i32::try_from(info.ssi_signo).unwrap_or(libc::SIGTERM);
+            if self.phase != Phase::Running || jail.ended {
+                return Some(End::Signal(self.phase, signal));
+            }
+            // Pid 1 may have ended in between: its pidfd says so next.
+            let _ = pidfd_send_signal(&jail.pidfd, signal);
+        }
+        None
+    }
+}
+
+/// Starts moving the output, and gets the input ready.
+fn start(pumps: Vec<Pump>) -> Result<(JoinSet<(i32, io::Result<()>)>, Option<Input>), Refusal> {
+    let mut outputs = JoinSet::new();
+    let mut input = None;
+    for Pump {
+        outer,
+        inner,
+        reader,
+    } in pumps
+    {
+        let fd = standard_fd(outer);
+        if let Some(reader) = reader {
+            let made = Input::new(inner, reader, fd)
+                .map_err(|error| failed("watch standard input", &error))?;
+            input = Some(made);
+        } else {
+            outputs.spawn(async move { (outer, pump::output(inner, fd).await) });
+        }
+    }
+    Ok((outputs, input))
+}
+
+/// Moves the input, if there is any to be moved. A caller's descriptor that
+/// can't be read is an empty input.
+async fn feed(input: Option<&mut Input>) {
+    if let Some(input) = input {
+        if let Err(error) = input.pump().await
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            eprintln!("groom-ns: standard input: {error}");
+        }
+        input.close();
+    }
+}
+
+/// Says that the output couldn't be moved. A reader that has gone is none of
+/// our business: the command has got its SIGPIPE.
+fn report(result: Result<(i32, io::Result<()>), tokio::task::JoinError>) {
+    if let Ok((outer, Err(error))) = result
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let name = if outer == 1 { "output" } else { "error" };
+        eprintln!("groom-ns: standard {name}: {error}");
+    }
+}
+
+/// Waits for the caller's end; for ever if it can't be seen.
+async fn gone(caller: Option<&AsyncFd<OwnedFd>>) {
+    match caller {
+        Some(caller) => {
+            let _ = caller.readable().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// One of this process's descriptors 0 to 2, which are never closed.
+fn standard_fd(number: i32) -> BorrowedFd<'static> {
+    match number {
+        0 => crate::sys::process::stdin(),
+        1 => crate::sys::process::stdout(),
+        _ => crate::sys::process::stderr(),
+    }
+}
+
+fn failed(step: &'static str, error: &io::Error) -> Refusal {
+    let refusal = Refusal::new(Reason::Setup, step);
+    match error.raw_os_error() {
+        Some(code) => refusal.errno(Errno::from_raw(code)),
+        None => refusal.about(error.to_string()),
+    }
+}

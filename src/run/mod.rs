@@ -1,0 +1,260 @@
+//! The supervisor's story, top to bottom. It has one thread, always.
+
+mod events;
+mod pump;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{OFlag, openat};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::stat::{Mode, mkdirat};
+use nix::sys::wait::waitpid;
+use nix::unistd::{Gid, Pid, Uid, UnlinkatFlags, fchown, getppid, unlinkat};
+use procfs::FromRead as _;
+
+use crate::mount::tree;
+use crate::ns::channel::{ToJail, pair};
+use crate::ns::init::{self, Inherited, PASSED_ON};
+use crate::ns::{enter, stdio::Stdio};
+use crate::plan::step::{Bind, Build, IdMap, Inode, MakeDir, Plan, Route};
+use crate::policy::Held;
+use crate::refusal::{Reason, Refusal};
+use crate::sys::process::{Forked, pidfd_open, pidfd_send_signal};
+use crate::sys::signal::is_ignored;
+
+/// Carries out a plan. Returns the exit code that groom-ns ends with; an error
+/// means that the command has not run, and that nothing of the attempt is left.
+pub fn run(plan: &Plan, held: &Held) -> Result<u8, Refusal> {
+    // 1. Whose death ends the run, before anything is begun.
+    let caller = caller()?;
+    // 2. What the command gets as descriptors 0 to 2.
+    let mut stdio = Stdio::prepare(plan.identity.host)?;
+    // 3. The one thing that is made on the host, taken back if nothing runs.
+    let made = plan
+        .make_out_dir
+        .as_ref()
+        .map(|dir| MadeDir::make(dir, held))
+        .transpose()?;
+    let made_inode = made.as_ref().map(|dir| dir.inode);
+    // 4. Root opens the sources itself: the jail's processes may not reach them.
+    let trees = match plan.identity.route {
+        Route::Root => open_trees(plan, made_inode)?,
+        Route::User => BTreeMap::new(),
+    };
+    // 5. Signals wait from here on, so that none is lost around the fork.
+    let signals = hold_signals()?;
+    let (channel, theirs) = pair().map_err(setup("socketpair"))?;
+    let strings = strings_in_memory()?;
+    // 6. The fork. The child never comes back from `init::main`.
+    let pumps = std::mem::take(&mut stdio.pumps);
+    let (pid, pidfd) = match enter::fork(&plan.namespaces)? {
+        Forked::Child => {
+            drop((channel, signals, caller, pumps));
+            init::main(
+                plan,
+                Inherited {
+                    channel: theirs,
+                    stdio,
+                    trees,
+                    made: made_inode,
+                    strings,
+                },
+            )
+        }
+        Forked::Parent(pid, pidfd) => (pid, pidfd),
+    };
+    drop((theirs, stdio, trees));
+    let jail = Jail {
+        pid,
+        pidfd,
+        ended: false,
+    };
+    // 7. Its maps, which only a process outside may write.
+    enter::write_maps(jail.pid, &plan.identity)?;
+    channel.send(&ToJail::Mapped).map_err(setup("send"))?;
+    // 8. From here on everything is an event, until the jail is gone.
+    let code = events::supervise(jail, &channel, &signals, caller, pumps)?;
+    if let Some(dir) = made {
+        dir.keep();
+    }
+    Ok(code)
+}
+
+/// Pid 1 of the jail. Dropped, it is killed and reaped: the kernel kills every
+/// other process of its pid namespace before it can be (pid_namespaces(7)).
+struct Jail {
+    pid: Pid,
+    pidfd: OwnedFd,
+    ended: bool,
+}
+
+impl Jail {
+    fn kill(&self) {
+        let _ = pidfd_send_signal(&self.pidfd, libc::SIGKILL);
+    }
+}
+
+impl Drop for Jail {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.kill();
+            let _ = waitpid(self.pid, None);
+        }
+    }
+}
+
+/// An out-dir that was made for this run. Dropped, it is removed again; if it
+/// isn't empty by then, rmdir(2) leaves it alone.
+struct MadeDir<'held> {
+    parent: &'held OwnedFd,
+    path: &'held Path,
+    inode: Inode,
+    kept: bool,
+}
+
+impl<'held> MadeDir<'held> {
+    fn make(dir: &'held MakeDir, held: &'held Held) -> Result<Self, Refusal> {
+        let refuse = |call: &'static str| {
+            let path = dir.path.clone();
+            move |errno| {
+                Refusal::new(Reason::Path, "make the out-dir")
+                    .about(format!("{call} {}", crate::refusal::shown(&path)))
+                    .errno(errno)
+                    .remedy("give a folder that exists, or one whose parent you can write to")
+            }
+        };
+        let parent = held
+            .get(&dir.path)
+            .ok_or_else(|| refuse("openat")(nix::errno::Errno::ENOENT))?;
+        let name = Path::new(dir.path.file_name().unwrap_or_default());
+        mkdirat(parent, name, Mode::from_bits_truncate(0o755)).map_err(refuse("mkdirat"))?;
+        let mut made = MadeDir {
+            parent,
+            path: &dir.path,
+            inode: Inode { dev: 0, ino: 0 },
+            kept: false,
+        };
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let fd = openat(parent, name, flags, Mode::empty()).map_err(refuse("openat"))?;
+        made.inode = tree::inode(&fd).map_err(refuse("fstat"))?;
+        if let Some(owner) = dir.owner {
+            fchown(
+                &fd,
+                Some(Uid::from_raw(owner.uid)),
+                Some(Gid::from_raw(owner.gid)),
+            )
+            .map_err(refuse("fchown"))?;
+        }
+        Ok(made)
+    }
+
+    fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for MadeDir<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            let name = Path::new(self.path.file_name().unwrap_or_default());
+            let _ = unlinkat(self.parent, name, UnlinkatFlags::RemoveDir);
+        }
+    }
+}
+
+/// A pidfd of the process that started groom-ns, if it can be seen from here: in
+/// a container's first process, or one started from another pid namespace, it
+/// can't (getppid(2) is 0), and its death has to be told by a signal.
+fn caller() -> Result<Option<OwnedFd>, Refusal> {
+    let parent = getppid();
+    if parent.as_raw() == 0 {
+        return Ok(None);
+    }
+    let pidfd = pidfd_open(parent).map_err(setup("pidfd_open"))?;
+    if getppid() == parent {
+        Ok(Some(pidfd))
+    } else {
+        Err(Refusal::new(
+            Reason::Setup,
+            "the process that started groom-ns is gone",
+        ))
+    }
+}
+
+/// Every bind's source, opened and mapped, by target.
+fn open_trees(plan: &Plan, made: Option<Inode>) -> Result<BTreeMap<PathBuf, OwnedFd>, Refusal> {
+    let mut namespaces: Vec<(IdMap, OwnedFd)> = Vec::new();
+    let mut trees = BTreeMap::new();
+    for step in &plan.build {
+        let Build::Bind(bind) = step else { continue };
+        let tree = tree::open(bind, made, namespace_of(bind, &mut namespaces)?)?;
+        trees.insert(bind.target.clone(), tree);
+    }
+    Ok(trees)
+}
+
+/// The user namespace that a bind is mapped with; one for each pair of owners.
+fn namespace_of<'made>(
+    bind: &Bind,
+    made: &'made mut Vec<(IdMap, OwnedFd)>,
+) -> Result<Option<std::os::fd::BorrowedFd<'made>>, Refusal> {
+    let Some(map) = bind.idmap else {
+        return Ok(None);
+    };
+    if !made.iter().any(|(known, _)| *known == map) {
+        made.push((map, enter::idmap_namespace(&map)?));
+    }
+    Ok(made
+        .iter()
+        .find(|(known, _)| *known == map)
+        .map(|(_, fd)| fd.as_fd()))
+}
+
+/// Blocks the signals that are passed on, but for those that the caller had
+/// ignored (nohup(1)): blocked, they would be delivered here all the same.
+fn hold_signals() -> Result<SignalFd, Refusal> {
+    let held: SigSet = PASSED_ON
+        .into_iter()
+        .filter(|signal| !is_ignored(*signal as i32))
+        .collect();
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&held), None).map_err(setup("sigprocmask"))?;
+    SignalFd::with_flags(&held, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+        .map_err(setup("signalfd"))
+}
+
+/// Where argv and environ lie, which the child wipes from its copy of the memory.
+fn strings_in_memory() -> Result<[Range<usize>; 2], Refusal> {
+    let refuse = || Refusal::new(Reason::Setup, "find argv and environ").about("/proc/self/stat");
+    let stat = procfs::process::Stat::from_file("/proc/self/stat")
+        .map_err(|error| refuse().remedy(error.to_string()))?;
+    let range = |start: Option<u64>, end: Option<u64>| -> Option<Range<usize>> {
+        Some(usize::try_from(start?).ok()?..usize::try_from(end?).ok()?)
+    };
+    match (
+        range(stat.arg_start, stat.arg_end),
+        range(stat.env_start, stat.env_end),
+    ) {
+        (Some(arguments), Some(environment)) if arguments.start != 0 => {
+            Ok([arguments, environment])
+        }
+        _ => Err(refuse()),
+    }
+}
+
+fn setup(call: &'static str) -> impl Fn(nix::errno::Errno) -> Refusal {
+    move |errno| {
+        Refusal::new(Reason::Setup, "set up the supervisor")
+            .about(call)
+            .errno(errno)
+    }
+}
+
+/// A signal's name, for messages.
+fn signal_name(number: i32) -> String {
+    Signal::try_from(number)
+        .map_or_else(|_| format!("signal {number}"), |signal| signal.to_string())
+}

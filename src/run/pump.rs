@@ -1,0 +1,187 @@
+//! Moving bytes between the caller's descriptors and the command's pipes.
+
+use std::io::{self, IsTerminal as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::{SFlag, fstat};
+use nix::unistd::{Whence, lseek, read, write};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::sys::process::bytes_in_pipe;
+use crate::sys::watch::watch;
+
+/// Bytes moved at a time; what a pipe holds.
+const CHUNK: usize = 64 * 1024;
+
+/// Bytes written at a time to what may be a terminal: a write that poll(2)
+/// allowed must not block the event loop on the rest of a large chunk.
+const TERMINAL_CHUNK: usize = 1024;
+
+/// One of the caller's descriptors. It is shared with other processes, so its
+/// O_NONBLOCK is left as it is: poll(2) is asked before every call instead.
+pub(super) enum Outer {
+    /// A terminal, socket or pipe, which epoll(7) can watch.
+    Watched(AsyncFd<BorrowedFd<'static>>),
+    /// A regular file or the like, which is always ready.
+    Ready(BorrowedFd<'static>),
+}
+
+impl Outer {
+    pub(super) fn new(fd: BorrowedFd<'static>, interest: Interest) -> io::Result<Outer> {
+        match watch(fd, interest) {
+            Ok(watched) => Ok(Outer::Watched(watched)),
+            // What epoll refuses (EPERM) never blocks.
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(Outer::Ready(fd)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'static> {
+        match self {
+            Outer::Watched(watched) => *watched.get_ref(),
+            Outer::Ready(fd) => *fd,
+        }
+    }
+
+    /// Does `call` when poll(2) says that it won't block.
+    async fn when(
+        &self,
+        interest: Interest,
+        mut call: impl FnMut() -> nix::Result<usize>,
+    ) -> io::Result<usize> {
+        loop {
+            if let Outer::Watched(watched) = self {
+                let mut guard = watched.ready(interest).await?;
+                if !is_ready(watched.get_ref(), interest)? {
+                    guard.clear_ready();
+                    continue;
+                }
+            }
+            match call() {
+                Err(Errno::EAGAIN | Errno::EINTR) => tokio::task::yield_now().await,
+                other => return Ok(other?),
+            }
+        }
+    }
+}
+
+/// poll(2) without waiting. A hang-up or error counts: the next call tells it.
+fn is_ready(fd: impl AsFd, interest: Interest) -> nix::Result<bool> {
+    let events = if interest.is_readable() {
+        PollFlags::POLLIN
+    } else {
+        PollFlags::POLLOUT
+    };
+    let mut fds = [PollFd::new(fd.as_fd(), events)];
+    Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
+}
+
+/// Moves the command's output to one of the caller's descriptors, until the
+/// command's side ends. An error of the caller's side is returned; the pipe is
+/// closed then, and the command's next write is EPIPE.
+pub(super) async fn output(inner: OwnedFd, outer: BorrowedFd<'static>) -> io::Result<()> {
+    let inner = watch(inner, Interest::READABLE)?;
+    let to = Outer::new(outer, Interest::WRITABLE)?;
+    let most = if outer.is_terminal() {
+        TERMINAL_CHUNK
+    } else {
+        CHUNK
+    };
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let length = inner
+            .async_io(Interest::READABLE, |fd| Ok(read(fd, &mut buffer)?))
+            .await?;
+        if length == 0 {
+            return Ok(());
+        }
+        let mut left = buffer.get(..length).unwrap_or_default();
+        while !left.is_empty() {
+            let chunk = left.get(..most.min(left.len())).unwrap_or_default();
+            let written = to
+                .when(Interest::WRITABLE, || write(to.fd(), chunk))
+                .await?;
+            left = left.get(written..).unwrap_or_default();
+        }
+    }
+}
+
+/// Moves the caller's input to the command.
+pub(super) struct Input {
+    /// Closed at the end of the input, so that the command sees it.
+    inner: Option<AsyncFd<OwnedFd>>,
+    /// The command's end.
+    reader: OwnedFd,
+    outer: Outer,
+    /// Read from the caller and not yet written to the pipe.
+    pending: Vec<u8>,
+}
+
+impl Input {
+    pub(super) fn new(
+        inner: OwnedFd,
+        reader: OwnedFd,
+        outer: BorrowedFd<'static>,
+    ) -> io::Result<Input> {
+        Ok(Input {
+            inner: Some(watch(inner, Interest::WRITABLE)?),
+            reader,
+            outer: Outer::new(outer, Interest::READABLE)?,
+            pending: Vec::new(),
+        })
+    }
+
+    /// Runs to the end of the input, and then no more. It may be dropped at any
+    /// await: what is pending then is known.
+    pub(super) async fn pump(&mut self) -> io::Result<()> {
+        let mut buffer = vec![0; CHUNK];
+        while let Some(inner) = &self.inner {
+            while !self.pending.is_empty() {
+                let pending = &self.pending;
+                let written = inner
+                    .async_io(Interest::WRITABLE, |fd| Ok(write(fd, pending)?))
+                    .await?;
+                self.pending.drain(..written);
+            }
+            let from = self.outer.fd();
+            let length = self
+                .outer
+                .when(Interest::READABLE, || read(from, &mut buffer))
+                .await?;
+            if length == 0 {
+                self.inner = None;
+            }
+            self.pending
+                .extend_from_slice(buffer.get(..length).unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// Closes our end, so that the command sees the end of its input.
+    pub(super) fn close(&mut self) {
+        self.inner = None;
+    }
+
+    /// Gives back what the command didn't read of a regular file, so that
+    /// `while read …; do groom-ns run -- cmd; done <list` goes on where the
+    /// command stopped.
+    pub(super) fn give_back(self) {
+        let outer = self.outer.fd();
+        let regular = fstat(outer)
+            .is_ok_and(|stat| stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits());
+        if !regular {
+            return;
+        }
+        let unread = self
+            .pending
+            .len()
+            .saturating_add(bytes_in_pipe(&self.reader));
+        if let Ok(unread) = i64::try_from(unread) {
+            // A file that can't be sought back stays where it is.
+            let _ = lseek(outer, -unread, Whence::SeekCur);
+        }
+    }
+}

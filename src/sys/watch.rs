@@ -1,0 +1,26 @@
+//! Descriptors in tokio's event loop.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// std's descriptor types: each is open, and the same descriptor, while it lives.
+pub trait Descriptor: AsRawFd + sealed::Sealed {}
+impl Descriptor for OwnedFd {}
+impl Descriptor for BorrowedFd<'_> {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::OwnedFd {}
+    impl Sealed for super::BorrowedFd<'_> {}
+}
+
+/// Registers a descriptor with the runtime that this is called in (epoll(7)).
+/// EPERM: it is of a kind that is always ready.
+pub fn watch<D: Descriptor>(fd: D, interest: Interest) -> io::Result<AsyncFd<D>> {
+    // SAFETY: a `Descriptor` is an OwnedFd or a BorrowedFd, whose descriptor stays
+    // open and the same for as long as the value lives; AsyncFd owns the value.
+    unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(|error| error.into_parts().1)
+}
