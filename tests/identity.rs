@@ -8,7 +8,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::chown;
 
-use common::host::{chmod, processes_with, status_field, unique};
+use common::host::{chmod, install, processes_with, status_field, unique};
 use common::jail::wait_for_line;
 use common::{Attack, Workspace, assert_denied, finish, is_root, path_str};
 
@@ -129,7 +129,7 @@ fn setuid_programs_gain_nothing() {
     // Control: a setuid copy of the probe does change its identity outside;
     // only root can make one of another user.
     let setuid = workspace.path("setuid");
-    fs::copy(workspace.probe(), &setuid).expect("a copy");
+    install(&workspace.probe(), &setuid);
     if is_root() {
         chown(&setuid, Some(0), Some(0)).expect("root");
     }

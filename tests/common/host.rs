@@ -21,6 +21,18 @@ pub(crate) fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a path of our own");
 }
 
+/// Copies an executable. Not by this process: a descriptor that is open for
+/// writing would be inherited by what other tests start at this moment, and
+/// the copy couldn't be executed (ETXTBSY).
+pub(crate) fn install(from: &Path, to: &Path) {
+    let status = program("cp", "coreutils")
+        .args([from, to])
+        .status()
+        .expect("cp starts");
+    assert!(status.success(), "cp {} {}", from.display(), to.display());
+    chmod(to, 0o755);
+}
+
 /// A program that a test can't do without; its absence is a failure.
 pub(crate) fn program(name: &str, package: &str) -> Command {
     let found = std::env::var_os("PATH")

@@ -11,7 +11,7 @@ use super::host;
 use super::workspace::{Workspace, snapshot};
 
 /// No run of these tests takes this long unless it hangs.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The binary under test.
 pub(crate) fn binary() -> PathBuf {
@@ -43,6 +43,7 @@ pub(crate) struct Jail {
     situation: Vec<String>,
     flags: Vec<OsString>,
     env: Vec<(String, OsString)>,
+    absent_env: Vec<String>,
     cwd: Option<PathBuf>,
     stdio: [Option<Stdio>; 3],
 }
@@ -58,6 +59,8 @@ impl Jail {
             situation: Vec::new(),
             flags: Vec::new(),
             env: Vec::new(),
+            // The tests may run on GitHub Actions themselves.
+            absent_env: vec!["GITHUB_ACTIONS".into()],
             cwd: None,
             stdio: [None, None, None],
         };
@@ -96,6 +99,13 @@ impl Jail {
     #[must_use]
     pub(crate) fn host_env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// A variable that groom-ns doesn't find in its environment.
+    #[must_use]
+    pub(crate) fn without_env(mut self, name: &str) -> Self {
+        self.absent_env.push(name.into());
         self
     }
 
@@ -144,8 +154,10 @@ impl Jail {
             .args(&self.flags)
             .arg("--")
             .args(argv);
-        // The tests may run on GitHub Actions themselves.
-        command.env_remove("GITHUB_ACTIONS").envs(self.env);
+        for name in self.absent_env {
+            command.env_remove(name);
+        }
+        command.envs(self.env);
         if let Some(cwd) = self.cwd {
             command.current_dir(cwd);
         }

@@ -25,8 +25,7 @@ impl Workspace {
         let workspace = Workspace { root };
         fs::create_dir(workspace.clone_dir()).expect("a clone");
         fs::write(workspace.clone_dir().join("tracked"), "tracked\n").expect("a file");
-        fs::copy(jail::probe_binary(), workspace.probe()).expect("the built probe");
-        host::chmod(&workspace.probe(), 0o755);
+        host::install(&jail::probe_binary(), &workspace.probe());
         workspace
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::common::host::install;
 use crate::common::jail::binary;
 use crate::common::{Attack, Workspace, assert_denied, path_str};
 
@@ -9,7 +10,7 @@ use crate::common::{Attack, Workspace, assert_denied, path_str};
 fn the_binary_cannot_be_opened_for_writing() {
     let workspace = Workspace::new();
     let copy = workspace.path("groom-ns");
-    fs::copy(binary(), &copy).expect("a copy");
+    install(&binary(), &copy);
     let before = fs::read(&copy).expect("the binary");
     let file = workspace.file("file", "x");
     let control = format!("syscall openat AT_FDCWD @{} O_RDWR", path_str(&file));

@@ -51,15 +51,15 @@ fn the_kernels_surface_is_denied() {
 #[test]
 fn personalities_on_the_short_list_work() {
     let workspace = Workspace::new();
-    // PER_LINUX, the query, and ADDR_NO_RANDOMIZE, which debuggers set.
+    // PER_LINUX and the query.
     let run = workspace.jail().run(&[
         "each",
         "syscall personality 0",
         "syscall personality 0xffffffff",
     ]);
     assert_eq!(run.lines(), ["ok 0", "ok 0"]);
-    // READ_IMPLIES_EXEC, with the upper half that the kernel ignores; UNAME26.
-    let attacks = ["0x400000", "0x100400000", "0x20000"]
+    // READ_IMPLIES_EXEC, with the upper half that the kernel ignores; MMAP_PAGE_ZERO.
+    let attacks = ["0x400000", "0x100400000", "0x100000"]
         .map(|value| Attack::new(format!("syscall personality {value}"), &["EPERM"]));
     assert_denied(&workspace, workspace.jail(), &attacks);
 }

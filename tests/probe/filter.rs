@@ -1,9 +1,7 @@
 //! Seccomp filters: to make a syscall fail, and to see whether one gets past
 //! the filters that are there already.
 
-use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -11,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid};
+use nix::unistd::{ForkResult, Pid, pipe, read, write};
 
 use crate::raw::{self, sys};
 use crate::value::{self, syscall_number};
@@ -48,7 +46,8 @@ impl Calls {
             )
         });
         Calls {
-            nr: u32::try_from(nr).expect("a syscall number"),
+            // -1 is a number too: the filter sees 32 bits.
+            nr: u32::try_from(nr & i64::from(u32::MAX)).expect("masked"),
             argument,
         }
     }
@@ -183,26 +182,26 @@ pub(crate) fn fail_nth(calls: &str, nth: &str, errno: &str, command: &[&str]) ->
     let calls = Calls::parse(calls);
     let errno = errno_named(errno);
     let nth: usize = nth.parse().expect("a count");
-    let (mut ours, mut theirs) = UnixStream::pair().expect("a socket pair");
+    // Two pipes: a socket's calls may be the ones to fail.
+    let (number_to_read, number_to_write) = pipe().expect("a pipe");
+    let (done_to_read, done_to_write) = pipe().expect("a pipe");
     let mut number = [0; 4];
     let child = match raw::fork().expect("a child") {
         ForkResult::Child => {
             let listener = install(&calls, &Answer::Notify)
                 .expect("a filter")
                 .expect("a listener");
-            let number = listener.as_raw_fd().to_ne_bytes();
-            theirs.write_all(&number).expect("the parent reads");
-            theirs
-                .read_exact(&mut [0])
-                .expect("the parent has its copy");
-            // This copy closes on execution, like both sockets.
+            write(&number_to_write, &listener.as_raw_fd().to_ne_bytes()).expect("a reader");
+            read(&done_to_read, &mut [0]).expect("the parent has its copy");
+            drop((number_to_read, number_to_write, done_to_read, done_to_write));
+            // The listener itself closes on execution.
             situation::execute(command)
         }
         ForkResult::Parent { child } => child,
     };
-    ours.read_exact(&mut number).expect("the child's number");
+    read(&number_to_read, &mut number).expect("the child's number");
     let listener = copy_of(child, i32::from_ne_bytes(number)).expect("the child's listener");
-    ours.write_all(b"x").expect("the child reads");
+    write(&done_to_write, b"x").expect("the child reads");
     let own_exec = usize::from(i64::from(calls.nr) == libc::SYS_execve);
     let (count, code) = supervise(&listener, child, nth + own_exec, errno);
     let survived = !drained(&listener);

@@ -63,6 +63,10 @@ pub(crate) fn catch() -> String {
 
 pub(crate) fn die_by(signal: &str) -> Outcome {
     let number = i32::try_from(value::integer(signal)).map_err(|_| Errno::EINVAL)?;
+    // Rust's runtime has a handler for the signals of a crash.
+    if ![libc::SIGKILL, libc::SIGSTOP].contains(&number) {
+        raw::disposition(number, 0)?;
+    }
     raise(Signal::try_from(number)?)?;
     Ok("survived".into())
 }

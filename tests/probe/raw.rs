@@ -90,6 +90,14 @@ pub(crate) fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// Sets a signal's disposition: 0 is the default, 1 ignores it.
+pub(crate) fn disposition(signal: i32, handler: u64) -> Result<(), Errno> {
+    // struct kernel_sigaction: handler, flags, restorer, mask.
+    let action = [handler, 0, 0, 0];
+    let args = [number(signal), address(&action), 0, 8];
+    sys(libc::SYS_rt_sigaction, &args).map(drop)
+}
+
 /// `ioctl(2)` whose argument is a structure that the kernel fills in or reads.
 pub(crate) fn ioctl<T: ?Sized>(
     fd: &impl std::os::fd::AsFd,

@@ -177,10 +177,7 @@ fn odd_state() {
         libc::SIGCHLD,
         libc::SIGPIPE,
     ] {
-        // struct kernel_sigaction: SIG_IGN, no flags, no restorer, no mask.
-        let ignore = [1_u64, 0, 0, 0];
-        let args = [raw::number(signal), raw::address(&ignore), 0, 8];
-        sys(libc::SYS_rt_sigaction, &args).expect("a disposition");
+        raw::disposition(signal, 1).expect("a disposition");
     }
 }
 

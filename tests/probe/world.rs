@@ -48,12 +48,12 @@ pub(crate) fn no_more_userns() -> Result<(), Errno> {
             nix::unistd::write(&tell_done, b"x")?;
             raw::exit_now(0);
         }
-        unshare(libc::CLONE_NEWUSER)?;
+        unshare(NEW_USER_AND_MOUNTS)?;
         nix::unistd::write(&told, b"x")?;
         nix::unistd::read(&done, &mut [0])?;
         nix::sys::wait::wait()?;
     } else {
-        unshare(libc::CLONE_NEWUSER)?;
+        unshare(NEW_USER_AND_MOUNTS)?;
         map_self(&format!("{uid} {uid} 1"), &format!("{gid} {gid} 1"));
     }
     fs::write("/proc/sys/user/max_user_namespaces", "0").expect("the namespace's own limit");

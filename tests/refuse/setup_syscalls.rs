@@ -12,8 +12,13 @@ use crate::common::{Workspace, path_str};
 const SETUP: &[(&str, &str)] = &[
     ("clone", "EPERM"),
     ("sethostname", "EPERM"),
-    ("keyctl", "EPERM"),
+    // EPERM and ENOSYS are what an outer filter says; then the command has no
+    // keyring of the caller's either, and the run goes on (tested below).
+    ("keyctl", "EDQUOT"),
     ("sendto", "EPERM"),
+    ("openat2", "EACCES"),
+    ("socket", "EPERM"),
+    ("socketpair", "EMFILE"),
     ("fsopen", "EPERM"),
     ("fsconfig", "EPERM"),
     ("fsmount", "EPERM"),
@@ -31,6 +36,9 @@ const SETUP: &[(&str, &str)] = &[
     ("landlock_restrict_self", "EPERM"),
     ("seccomp", "EPERM"),
     ("close_range", "EPERM"),
+    ("fchdir", "EACCES"),
+    ("setsid", "EPERM"),
+    ("prctl", "EPERM"),
 ];
 
 /// Only as root: taking on the command's identity.
@@ -83,9 +91,11 @@ fn fail(
     let out = workspace.out_dir();
     let before = snapshot(&workspace.clone_dir());
     let situation = ["fail-nth", call, &nth.to_string(), errno];
+    // Without HOME: a home that can't be looked at is no reason to refuse.
     let jail = workspace
         .jail_with_out()
         .writable()
+        .without_env("HOME")
         .in_situation(&situation);
     let run = jail.run(&["write", path_str(&out.join("marker")), "ran"]);
     let summary = run.stderr.lines().last().unwrap_or_default();
@@ -129,4 +139,20 @@ fn an_execution_that_fails_is_the_commands_error() {
         .jail()
         .in_situation(&["fail-nth", "execve", "1", "EACCES"]);
     assert_eq!(jail.run(&["say", "ran"]).code, Some(126));
+}
+
+#[test]
+fn a_keyctl_that_an_outer_filter_denies_is_denied_to_the_command_too() {
+    let workspace = Workspace::new();
+    for errno in ["EPERM", "ENOSYS"] {
+        let jail = workspace
+            .jail()
+            .in_situation(&["deny-syscall", "keyctl", errno]);
+        // KEYCTL_GET_KEYRING_ID of the session's keyring.
+        let answer = jail.run(&["syscall", "keyctl", "0", "-3", "0"]);
+        assert!(
+            ["EPERM", "ENOSYS"].contains(&answer.outcome()),
+            "{answer:#?}"
+        );
+    }
 }
