@@ -5,6 +5,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use common::workspace::{git, make_repository, snapshot};
@@ -67,7 +68,6 @@ fn the_worktree_is_writable_and_lands_as_the_callers() {
     ] {
         assert_eq!(fs::read_to_string(clone.join(file)).expect(file), text);
     }
-    use std::os::unix::fs::MetadataExt as _;
     let owner = |name: &str| fs::metadata(clone.join(name)).expect(name).uid();
     assert_eq!(owner("a/moved"), owner(".git"), "one owner on the host");
 }

@@ -111,8 +111,9 @@ fn daemons_end_with_the_command() {
     );
     control.wait().expect("our child");
     let left = processes_with(&marker);
-    left.iter()
-        .for_each(|pid| kill(Pid::from_raw(*pid), Signal::SIGKILL).expect("our daemon"));
+    for pid in &left {
+        kill(Pid::from_raw(*pid), Signal::SIGKILL).expect("our daemon");
+    }
     assert_eq!(
         left.len(),
         1,

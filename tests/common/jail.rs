@@ -11,7 +11,7 @@ use super::host;
 use super::workspace::{Workspace, snapshot};
 
 /// No run of these tests takes this long unless it hangs.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// The binary under test.
 pub(crate) fn binary() -> PathBuf {

@@ -79,14 +79,22 @@ fn programs_first_in_path_are_never_run_by_groom_ns() {
 
 #[test]
 fn no_helper_is_executed_to_build_the_jail() {
-    // Two executions after groom-ns itself would mean a helper before the command.
+    // The first execution after groom-ns's own is the command's: made to fail,
+    // it is the command that can't be executed.
     let workspace = Workspace::with_git();
     let jail = workspace.jail_with_out().writable();
     let run = jail
-        .in_situation(&["fail-nth", "execve", "2", "EPERM"])
+        .in_situation(&["fail-nth", "execve", "1", "EACCES"])
         .run(&["say", "ran"]);
-    assert_eq!(run.ok(), "ran");
-    assert!(run.stderr.contains("probe: 1 calls"), "{run:#?}");
+    assert_eq!(run.code, Some(126), "{run:#?}");
+    // No helper went another way either.
+    for call in ["execveat", "vfork"] {
+        let jail = workspace.jail_with_out().writable();
+        let run = jail
+            .in_situation(&["fail-nth", call, "1", "EACCES"])
+            .run(&["say", "ran"]);
+        assert!(run.stderr.contains("probe: 0 calls"), "{call}: {run:#?}");
+    }
 }
 
 #[test]

@@ -25,6 +25,8 @@ enum Answer {
     Errno(Errno),
     /// A listener decides.
     Notify,
+    /// A listener decides about these and about execve.
+    NotifyWithExecve,
 }
 
 /// Which calls of a syscall are meant: all, or those whose argument has a value.
@@ -58,7 +60,7 @@ impl Calls {
 fn install(calls: &Calls, answer: &Answer) -> Result<Option<OwnedFd>, Errno> {
     let (action, flags) = match answer {
         Answer::Errno(errno) => (libc::SECCOMP_RET_ERRNO | (*errno as u32), 0),
-        Answer::Notify => (
+        Answer::Notify | Answer::NotifyWithExecve => (
             libc::SECCOMP_RET_USER_NOTIF,
             libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
         ),
@@ -68,6 +70,10 @@ fn install(calls: &Calls, answer: &Answer) -> Result<Option<OwnedFd>, Errno> {
     // those of struct seccomp_data (number at 0, arguments from 16).
     let (load, equal, ret) = (0x20, 0x15, 0x06);
     let mut program = vec![op(load, 0, 0, 0)];
+    if let Answer::NotifyWithExecve = answer {
+        let execve = u32::try_from(libc::SYS_execve).expect("a syscall number");
+        program.extend([op(equal, 0, 1, execve), op(ret, 0, 0, action)]);
+    }
     match calls.argument {
         None => program.push(op(equal, 0, 1, calls.nr)),
         Some((index, value)) => program.extend([
@@ -89,7 +95,7 @@ fn install(calls: &Calls, answer: &Answer) -> Result<Option<OwnedFd>, Errno> {
     )?;
     let mode = u64::from(libc::SECCOMP_SET_MODE_FILTER);
     let fd = sys(libc::SYS_seccomp, &[mode, flags, raw::address(&fprog)])?;
-    Ok(matches!(answer, Answer::Notify).then(|| raw::owned(fd)))
+    Ok((flags != 0).then(|| raw::owned(fd)))
 }
 
 /// Whether a syscall gets past the filters that are there: a new filter's
@@ -175,9 +181,10 @@ fn errno_named(name: &str) -> Errno {
     Errno::from_raw(i32::try_from(number).expect("an errno"))
 }
 
-/// Runs a command and answers its `nth` call of a syscall (descendants
-/// included, the command's own execve not) with an errno. The last line on
-/// stderr says how many calls there were, and whether anything survived.
+/// Runs groom-ns and answers the `nth` call of a syscall in its setup with an
+/// errno: from its own execution to the next one, the jailed command's, which
+/// counts if execve is the syscall. The last line on stderr says how many
+/// calls there were, and whether anything survived.
 pub(crate) fn fail_nth(calls: &str, nth: &str, errno: &str, command: &[&str]) -> ExitCode {
     let calls = Calls::parse(calls);
     let errno = errno_named(errno);
@@ -188,7 +195,7 @@ pub(crate) fn fail_nth(calls: &str, nth: &str, errno: &str, command: &[&str]) ->
     let mut number = [0; 4];
     let child = match raw::fork().expect("a child") {
         ForkResult::Child => {
-            let listener = install(&calls, &Answer::Notify)
+            let listener = install(&calls, &Answer::NotifyWithExecve)
                 .expect("a filter")
                 .expect("a listener");
             write(&number_to_write, &listener.as_raw_fd().to_ne_bytes()).expect("a reader");
@@ -202,12 +209,11 @@ pub(crate) fn fail_nth(calls: &str, nth: &str, errno: &str, command: &[&str]) ->
     read(&number_to_read, &mut number).expect("the child's number");
     let listener = copy_of(child, i32::from_ne_bytes(number)).expect("the child's listener");
     write(&done_to_write, b"x").expect("the child reads");
-    let own_exec = usize::from(i64::from(calls.nr) == libc::SYS_execve);
-    let (count, code) = supervise(&listener, child, nth + own_exec, errno);
+    let (count, code) = supervise(&listener, child, &calls, nth, errno);
     let survived = !drained(&listener);
     eprintln!(
         "probe: {} calls{}",
-        count - own_exec,
+        count,
         if survived { ", survivors" } else { "" }
     );
     code
@@ -220,15 +226,26 @@ fn copy_of(pid: Pid, fd: i32) -> Result<OwnedFd, Errno> {
     sys(libc::SYS_pidfd_getfd, &[pidfd, raw::number(fd), 0]).map(raw::owned)
 }
 
-/// Answers until the command ends; returns the calls and its exit code.
-fn supervise(listener: &OwnedFd, child: Pid, nth: usize, errno: Errno) -> (usize, ExitCode) {
-    let mut count = 0;
+/// Answers until groom-ns ends; returns the calls and its exit code.
+fn supervise(
+    listener: &OwnedFd,
+    child: Pid,
+    calls: &Calls,
+    nth: usize,
+    errno: Errno,
+) -> (usize, ExitCode) {
+    let (mut count, mut executions) = (0, 0);
     loop {
         if readable(listener, Duration::from_millis(2))
             && let Ok(call) = receive(listener)
         {
-            count += 1;
-            let answered = if count == nth {
+            let nr = call[2] & u64::from(u32::MAX);
+            let execve = i64::try_from(nr) == Ok(libc::SYS_execve);
+            executions += usize::from(execve);
+            let of_setup = executions == 1 && !execve || executions == 2 && execve;
+            let counts = of_setup && nr == u64::from(calls.nr);
+            count += usize::from(counts);
+            let answered = if counts && count == nth {
                 answer(listener, &call, Some(errno))
             } else {
                 pass(listener, &call)

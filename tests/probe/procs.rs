@@ -35,7 +35,7 @@ pub(crate) fn ids() -> String {
     let groups: Vec<String> = getgroups()
         .unwrap_or_default()
         .iter()
-        .map(|gid| gid.to_string())
+        .map(ToString::to_string)
         .collect();
     format!(
         "uid={} gid={} groups={}",
@@ -59,7 +59,7 @@ const PRIVILEGES: [&str; 9] = [
 ];
 
 /// Those of every visible process, a process a line.
-pub(crate) fn privileges() -> Outcome {
+pub(crate) fn privileges() -> String {
     let mut out = String::new();
     for pid in visible() {
         // Outside, processes end while they are looked at.
@@ -75,7 +75,7 @@ pub(crate) fn privileges() -> Outcome {
             }
         }
     }
-    Ok(out)
+    out
 }
 
 /// Ways to a privileged identity; the outcome is the first that worked.
@@ -110,7 +110,7 @@ pub(crate) fn become_root() -> Outcome {
 
 /// Where the links of every visible process lead, `PID NAME=TARGET` a line,
 /// and what each of its roots lists.
-pub(crate) fn links() -> Outcome {
+pub(crate) fn links() -> String {
     let mut out = String::new();
     for pid in visible() {
         let mut names = vec!["root".into(), "cwd".into(), "exe".into()];
@@ -123,17 +123,16 @@ pub(crate) fn links() -> Outcome {
         }
         for name in names {
             let link = format!("/proc/{pid}/{name}");
-            let target = fs::read_link(&link)
-                .map(|target| target.display().to_string())
-                .unwrap_or_else(|error| {
-                    format!("{:?}", Errno::from_raw(error.raw_os_error().unwrap_or(0)))
-                });
+            let target = fs::read_link(&link).map_or_else(
+                |error| format!("{:?}", Errno::from_raw(error.raw_os_error().unwrap_or(0))),
+                |target| target.display().to_string(),
+            );
             write!(out, "\n{pid} {name}={target}").expect("a string takes text");
         }
         let root = shown(&crate::look::list(&format!("/proc/{pid}/root")));
         write!(out, "\n{pid} root: {root}").expect("a string takes text");
     }
-    Ok(out)
+    out
 }
 
 /// What a process inherits: `NAME=VALUE` a line.

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 
-use crate::{Outcome, procs};
+use crate::procs;
 
 /// Every byte of a needle is given and kept as its complement, so that the
 /// search doesn't find itself.
@@ -12,7 +12,7 @@ const CHUNK: usize = 1 << 20;
 
 /// The places where the needle (masked, in hexadecimal) is: `PID/FILE …`,
 /// and how many files could be read.
-pub(crate) fn needle(masked: &str) -> Outcome {
+pub(crate) fn needle(masked: &str) -> String {
     let needle: Vec<u8> = (0..masked.len())
         .step_by(2)
         .map(|at| u8::from_str_radix(&masked[at..at + 2], 16).expect("hexadecimal"))
@@ -37,11 +37,7 @@ pub(crate) fn needle(masked: &str) -> Outcome {
             }
         }
     }
-    Ok(format!(
-        "{} in {read} files: {}",
-        found.len(),
-        found.join(" ")
-    ))
+    format!("{} in {read} files: {}", found.len(), found.join(" "))
 }
 
 /// A file of a process and the ranges that may be read of it.

@@ -14,7 +14,12 @@ macro_rules! numbers {
     ($($name:ident = $constant:ident)*) => { &[$((stringify!($name), libc::$constant)),*] };
 }
 
-#[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
+#[allow(
+    clippy::cast_possible_wrap,
+    clippy::cast_lossless,
+    clippy::unnecessary_cast,
+    reason = "libc gives its constants many types; all fit"
+)]
 const CONSTANTS: &[(&str, i64)] = named! {
     AT_FDCWD AT_EMPTY_PATH AT_RECURSIVE AT_SYMLINK_NOFOLLOW
     CLONE_NEWUSER CLONE_NEWNS CLONE_NEWPID CLONE_NEWNET CLONE_NEWIPC CLONE_NEWUTS CLONE_NEWCGROUP
@@ -66,7 +71,7 @@ const SYSCALLS: &[(&str, i64)] = numbers! {
     socket = SYS_socket socketpair = SYS_socketpair swapoff = SYS_swapoff swapon = SYS_swapon
     symlink = SYS_symlink symlinkat = SYS_symlinkat syslog = SYS_syslog truncate = SYS_truncate
     umount2 = SYS_umount2 unlink = SYS_unlink unshare = SYS_unshare
-    userfaultfd = SYS_userfaultfd vhangup = SYS_vhangup
+    userfaultfd = SYS_userfaultfd vfork = SYS_vfork vhangup = SYS_vhangup
 };
 
 /// Newer than the libc crate's list for this target.
