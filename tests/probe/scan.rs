@@ -3,8 +3,6 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 
-use crate::procs;
-
 /// Every byte of a needle is given and kept as its complement, so that the
 /// search doesn't find itself.
 const MASK: u8 = 0xff;
@@ -12,13 +10,13 @@ const CHUNK: usize = 1 << 20;
 
 /// The places where the needle (masked, in hexadecimal) is: `PID/FILE …`,
 /// and how many files could be read.
-pub(crate) fn needle(masked: &str) -> String {
+pub(crate) fn needle(masked: &str, pids: &[u32]) -> String {
     let needle: Vec<u8> = (0..masked.len())
         .step_by(2)
         .map(|at| u8::from_str_radix(&masked[at..at + 2], 16).expect("hexadecimal"))
         .collect();
     let own = std::process::id();
-    let mut pids = procs::visible();
+    let mut pids = pids.to_owned();
     // This process first: later, its buffer holds what it read of others.
     pids.sort_by_key(|pid| *pid != own);
     let (mut read, mut found) = (0, Vec::new());
