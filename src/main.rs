@@ -10,9 +10,9 @@ use groom_ns::cli::{self, Command, PlanFormat};
 use groom_ns::confine::landlock;
 use groom_ns::host::Host;
 use groom_ns::plan::{self, step::Plan};
-use groom_ns::policy::{self, Held};
-use groom_ns::refusal::{EXIT_REFUSED, Refusal};
-use groom_ns::{identity, run, sys};
+use groom_ns::policy::{self, CloneMode, Held, Policy};
+use groom_ns::refusal::{EXIT_REFUSED, Refusal, shown};
+use groom_ns::{identity, run, say, sys};
 
 fn main() -> ExitCode {
     let (command, json) = match cli::parse(env::args_os()) {
@@ -30,25 +30,38 @@ fn main() -> ExitCode {
 fn start(command: &cli::Run) -> Result<ExitCode> {
     // Whatever else the caller left open is nobody's business from here on.
     sys::process::close_from(3).context("close_range")?;
-    let (plan, held) = plan(command)?;
+    let (policy, plan, held) = plan(command)?;
     match command.plan {
         Some(PlanFormat::Text) => print(&plan.to_string()),
         Some(PlanFormat::Json) => print(&(serde_json::to_string_pretty(&plan)? + "\n")),
         None => {
             for warning in &plan.warnings {
-                eprintln!("groom-ns: warning: {warning}");
+                say::note(format_args!("warning: {warning}"));
             }
-            Ok(ExitCode::from(run::run(&plan, &held)?))
+            let code = run::run(&plan, &held)?;
+            report_new_repositories(&policy);
+            Ok(ExitCode::from(code))
         }
     }
 }
 
 /// The same plan whether it is printed or carried out.
-fn plan(command: &cli::Run) -> Result<(Plan, Held), Refusal> {
+fn plan(command: &cli::Run) -> Result<(Policy, Plan, Held), Refusal> {
     let host = Host::look(landlock::kernel_abi)?;
     let (policy, held) = policy::judge(command, &host)?;
     let identity = identity::pick(&host, policy.clone.owner)?;
-    Ok((plan::make(&policy, &host, identity), held))
+    let plan = plan::make(&policy, &host, identity);
+    Ok((policy, plan, held))
+}
+
+/// Names the repositories that weren't there when the jail was built: whoever
+/// runs git in one of them obeys configuration that the command wrote.
+fn report_new_repositories(policy: &Policy) {
+    if let CloneMode::RwGitRo(covers) = &policy.clone_mode {
+        for path in policy::git::new_gits(&policy.clone.path, covers) {
+            say::note(format_args!("note: new repository: {}", shown(&path)));
+        }
+    }
 }
 
 fn print(text: &str) -> Result<ExitCode> {
@@ -66,15 +79,15 @@ fn finish(result: Result<ExitCode>, json: bool) -> ExitCode {
     };
     let refused = ExitCode::from(EXIT_REFUSED);
     let Some(refusal) = error.downcast_ref::<Refusal>() else {
-        eprintln!("groom-ns: {error:#}");
+        say::note(format_args!("{error:#}"));
         return refused;
     };
     match serde_json::to_string(refusal) {
-        Ok(text) if json => eprintln!("{text}"),
-        _ => eprintln!("{refusal}"),
+        Ok(text) if json => say::line(text),
+        _ => say::line(refusal),
     }
     if env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true") {
-        eprintln!("{}", refusal.github_annotation());
+        say::line(refusal.github_annotation());
     }
     refused
 }

@@ -1,6 +1,7 @@
 //! Putting the root together and moving into it. Paths are absolute paths in
 //! the jail; they are walked from the new root's descriptor, without links.
 
+use std::cell::OnceCell;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -24,6 +25,10 @@ use super::tree::{inode, open_plain};
 /// namespace until [`Root::pivot`] moves the process into it.
 pub struct Root {
     fd: OwnedFd,
+    /// What covers files: the jail's `/dev/null`, once it was needed.
+    null: OnceCell<OwnedFd>,
+    /// What covers folders: an empty tmpfs, once there is one.
+    empty: OnceCell<OwnedFd>,
 }
 
 /// A failed call on a path of the jail.
@@ -62,7 +67,11 @@ impl Root {
             .map_err(|(call, errno)| refuse("make the root tmpfs", call, slash, errno))?;
         move_mount(&fd, &host)
             .map_err(|errno| refuse("attach the root tmpfs", "move_mount", slash, errno))?;
-        Ok(Root { fd })
+        Ok(Root {
+            fd,
+            null: OnceCell::new(),
+            empty: OnceCell::new(),
+        })
     }
 
     /// A directory, mode 0755, on a tmpfs made here.
@@ -94,13 +103,13 @@ impl Root {
     pub fn tmpfs(&self, path: &Path, tmpfs: &Tmpfs) -> Result<(), Refusal> {
         let tree = new_tmpfs(tmpfs, NOSUID_NODEV)
             .map_err(|(call, errno)| refuse("make a tmpfs", call, path, errno))?;
-        self.put(tree, path, "attach a tmpfs")
+        self.put(&tree, path, "attach a tmpfs")
     }
 
     /// A detached tree, at `path`.
-    pub fn put(&self, tree: OwnedFd, path: &Path, step: &'static str) -> Result<(), Refusal> {
+    pub fn put(&self, tree: &OwnedFd, path: &Path, step: &'static str) -> Result<(), Refusal> {
         let on = self.open(path, step)?;
-        move_mount(&tree, &on).map_err(|errno| refuse(step, "move_mount", path, errno))
+        move_mount(tree, &on).map_err(|errno| refuse(step, "move_mount", path, errno))
     }
 
     /// What is at `path` already, mounted on itself. It must be `identity`.
@@ -115,7 +124,7 @@ impl Root {
                     .remedy("let nothing else write to it, and start again"),
             );
         }
-        self.mount_on_itself(&at, path, access, NOSUID_NODEV, step)
+        mount_on_itself(&at, path, access, NOSUID_NODEV, step)
     }
 
     /// A folder of a kernel file system, mounted on itself read-only.
@@ -123,38 +132,31 @@ impl Root {
         let step = "make a folder read-only";
         let at = self.open(path, step)?;
         let attributes = NOSUID_NODEV | libc::MOUNT_ATTR_NOEXEC;
-        self.mount_on_itself(&at, path, Access::Ro, attributes, step)
-    }
-
-    fn mount_on_itself(
-        &self,
-        at: &OwnedFd,
-        path: &Path,
-        access: Access,
-        attributes: u64,
-        step: &'static str,
-    ) -> Result<(), Refusal> {
-        let tree = open_tree(at, true).map_err(|errno| refuse(step, "open_tree", path, errno))?;
-        let set = match access {
-            Access::Ro => attributes | libc::MOUNT_ATTR_RDONLY,
-            Access::Rw => attributes,
-        };
-        set_private_with(&tree, true, &Attributes { set, idmap: None })
-            .map_err(|errno| refuse(step, "mount_setattr", path, errno))?;
-        move_mount(&tree, at).map_err(|errno| refuse(step, "move_mount", path, errno))
+        mount_on_itself(&at, path, Access::Ro, attributes, step)
     }
 
     /// The jail's own `/dev/null`, read-only, over a file.
     pub fn mask_file(&self, path: &Path) -> Result<(), Refusal> {
         let step = "cover a file";
-        let null = self.open(Path::new("/dev/null"), step)?;
+        let null = if let Some(null) = self.null.get() {
+            null
+        } else {
+            let null = self.open(Path::new("/dev/null"), step)?;
+            self.null.get_or_init(|| null)
+        };
         let tree =
-            open_tree(&null, false).map_err(|errno| refuse(step, "open_tree", path, errno))?;
-        self.put(tree, path, step)
+            open_tree(null, false).map_err(|errno| refuse(step, "open_tree", path, errno))?;
+        self.put(&tree, path, step)
     }
 
     /// An empty read-only tmpfs over a directory.
     pub fn mask_dir(&self, path: &Path) -> Result<(), Refusal> {
+        let step = "cover a folder";
+        if let Some(empty) = self.empty.get() {
+            let tree =
+                open_tree(empty, false).map_err(|errno| refuse(step, "open_tree", path, errno))?;
+            return self.put(&tree, path, step);
+        }
         let empty = Tmpfs {
             size: "4096".to_owned(),
             inodes: 1,
@@ -162,8 +164,11 @@ impl Root {
         };
         let attributes = NOSUID_NODEV | libc::MOUNT_ATTR_NOEXEC | libc::MOUNT_ATTR_RDONLY;
         let tree = new_tmpfs(&empty, attributes)
-            .map_err(|(call, errno)| refuse("cover a folder", call, path, errno))?;
-        self.put(tree, path, "cover a folder")
+            .map_err(|(call, errno)| refuse(step, call, path, errno))?;
+        self.put(&tree, path, step)?;
+        // Attached now, and the source of the covers that follow.
+        let _ = self.empty.set(tree);
+        Ok(())
     }
 
     /// A new instance of devpts.
@@ -172,7 +177,7 @@ impl Root {
         let attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
         let tree = new_filesystem(c"devpts", &options, attributes)
             .map_err(|(call, errno)| refuse("make a devpts", call, path, errno))?;
-        self.put(tree, path, "attach devpts")
+        self.put(&tree, path, "attach devpts")
     }
 
     /// A fresh procfs of this process's pid namespace.
@@ -191,7 +196,7 @@ impl Root {
                 "the kernel has no procfs for a new pid namespace: please report it"
             })
         })?;
-        self.put(tree, path, "attach /proc")
+        self.put(&tree, path, "attach /proc")
     }
 
     /// Writes 0 to `user.max_user_namespaces` of this process's user namespace,
@@ -238,6 +243,24 @@ impl Root {
     fn open(&self, path: &Path, step: &'static str) -> Result<OwnedFd, Refusal> {
         open_plain(&self.fd, relative(path)).map_err(|errno| refuse(step, "openat2", path, errno))
     }
+}
+
+/// Mounts what is open at `at` on itself, with what is mounted beneath it.
+fn mount_on_itself(
+    at: &OwnedFd,
+    path: &Path,
+    access: Access,
+    attributes: u64,
+    step: &'static str,
+) -> Result<(), Refusal> {
+    let tree = open_tree(at, true).map_err(|errno| refuse(step, "open_tree", path, errno))?;
+    let set = match access {
+        Access::Ro => attributes | libc::MOUNT_ATTR_RDONLY,
+        Access::Rw => attributes,
+    };
+    set_private_with(&tree, true, &Attributes { set, idmap: None })
+        .map_err(|errno| refuse(step, "mount_setattr", path, errno))?;
+    move_mount(&tree, at).map_err(|errno| refuse(step, "move_mount", path, errno))
 }
 
 /// A detached tmpfs; the error names the call.

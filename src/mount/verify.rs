@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use procfs::FromRead as _;
-use procfs::process::MountInfos;
+use nix::errno::Errno;
 
+use crate::mountinfo;
 use crate::plan::step::{Access, Standing};
 use crate::refusal::{Reason, Refusal};
 
@@ -12,18 +12,13 @@ use crate::refusal::{Reason, Refusal};
 /// what the plan says: each planned mount stands, read-only where it must be; a
 /// mount that the plan doesn't name came along with a tree, and obeys its rule.
 pub fn mounts(planned: &[Standing]) -> Result<(), Refusal> {
-    let table = MountInfos::from_file("/proc/self/mountinfo").map_err(|error| {
-        Refusal::new(Reason::Selfcheck, "read the mount table back").about(error.to_string())
+    let table = mountinfo::read().map_err(|error| {
+        Refusal::new(Reason::Selfcheck, "read the mount table back")
+            .errno(Errno::try_from(error).unwrap_or(Errno::EIO))
     })?;
     let found: Vec<(&Path, bool)> = table
-        .0
         .iter()
-        .map(|mount| {
-            (
-                mount.mount_point.as_path(),
-                mount.mount_options.contains_key("ro"),
-            )
-        })
+        .map(|mount| (mount.point.as_path(), mount.read_only))
         .collect();
     judge(planned, &found)
 }

@@ -15,7 +15,8 @@ use crate::refusal::Refusal;
 /// What the jail's side says, in this order.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromJail {
-    /// The jail stands; pid 1 waits for [`ToJail::Go`].
+    /// The jail stands, and the command's process confines itself; pid 1 waits
+    /// for [`ToJail::Go`].
     Ready,
     /// The command's process is confined, and its next call is execve(2).
     Executing,

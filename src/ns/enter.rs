@@ -1,5 +1,6 @@
 //! The fork into new namespaces, and the id maps that go with it.
 
+use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
 
 use nix::fcntl::{OFlag, open};
@@ -115,11 +116,11 @@ fn swapped_groups(disk: Ids, host: Ids) -> String {
     lines.push((0, 0, low));
     lines.push((low + 1, low + 1, high - low - 1));
     lines.push((high + 1, high + 1, LAST - high));
-    lines
-        .iter()
-        .filter(|(_, _, count)| *count > 0)
-        .map(|(disk, host, count)| format!("{disk} {host} {count}\n"))
-        .collect()
+    let mut map = String::new();
+    for (disk, host, count) in lines.into_iter().filter(|(_, _, count)| *count > 0) {
+        let _ = writeln!(map, "{disk} {host} {count}");
+    }
+    map
 }
 
 /// Writes a file of /proc/PID in one write(2), as the kernel wants it.

@@ -86,14 +86,8 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
     let mut trees = std::mem::take(&mut inherited.trees);
     build_jail(plan, inherited.made, &mut trees)?;
     drop(trees);
-    // 6. The supervisor gets ready for the command.
-    inherited
-        .channel
-        .send(&FromJail::Ready)
-        .map_err(setup("send"))?;
-    expect(&inherited.channel, ToJail::Go)?;
-    // 7. The command's process confines itself, and so does this one. The command
-    //    runs only once both have: should pid 1 fail here, it hasn't run.
+    // 6. The command's process confines itself, which takes as long as all that
+    //    is left to do here.
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)
         .map_err(setup("sigprocmask"))?;
     let (waits, opens) = pipe2(OFlag::O_CLOEXEC).map_err(setup("pipe2"))?;
@@ -105,6 +99,15 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
         Forked::Parent(pid, _) => pid,
     };
     drop(waits);
+    // 7. What stands is what was planned, and the supervisor is ready.
+    verify::mounts(&plan.mounts)?;
+    inherited
+        .channel
+        .send(&FromJail::Ready)
+        .map_err(setup("send"))?;
+    expect(&inherited.channel, ToJail::Go)?;
+    // 8. This process confines itself, and only then does the command run: had
+    //    anything failed here, it hasn't run.
     stdio::let_go()?;
     close_all_but([inherited.channel.as_fd(), opens.as_fd()]).map_err(setup("close_range"))?;
     confine::confine_init()?;
@@ -135,7 +138,6 @@ fn build_jail(
             Build::SessionKeyring => fresh_keyring()?,
             Build::LoopbackUp => net::raise_loopback()?,
             Build::Root(tmpfs) => root = Some(Root::attach(tmpfs)?),
-            Build::VerifyMounts { mounts } => verify::mounts(mounts)?,
             Build::DropCapabilities => confine::caps::drop_all()?,
             Build::Bind(bind) => {
                 let source = match trees.remove(&bind.target) {
@@ -144,7 +146,7 @@ fn build_jail(
                 };
                 root.as_ref()
                     .ok_or_else(standing)?
-                    .put(source, &bind.target, "attach a bind")?;
+                    .put(&source, &bind.target, "attach a bind")?;
             }
             mount => mount_step(root.as_ref().ok_or_else(standing)?, mount)?,
         }
@@ -177,7 +179,6 @@ fn mount_step(root: &Root, step: &Build) -> Result<(), Refusal> {
         | Build::LoopbackUp
         | Build::Root(_)
         | Build::Bind(_)
-        | Build::VerifyMounts { .. }
         | Build::DropCapabilities => Err(Refusal::new(Reason::Setup, "a step without an executor")),
     }
 }

@@ -45,7 +45,8 @@ pub fn raise_loopback() -> Result<(), Refusal> {
 /// RTM_NEWLINK with `struct ifinfomsg` (rtnetlink(7)): set IFF_UP, change only it.
 fn set_up_request() -> Vec<u8> {
     const UP: u32 = libc::IFF_UP.cast_unsigned();
-    const FLAGS: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_ACK).cast_unsigned() as u16;
+    /// NLM_F_REQUEST and NLM_F_ACK of linux/netlink.h.
+    const FLAGS: u16 = 0x01 | 0x04;
     let mut message = Vec::with_capacity(32);
     message.extend(32u32.to_ne_bytes()); // nlmsg_len
     message.extend(libc::RTM_NEWLINK.to_ne_bytes()); // nlmsg_type

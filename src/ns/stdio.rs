@@ -4,7 +4,6 @@
 //! chmod or reopen a file, and walk upwards from a folder. So a file, socket or
 //! terminal stays with the supervisor, which pumps it through a pipe.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::fcntl::{OFlag, open};
@@ -14,6 +13,7 @@ use nix::unistd::{Gid, Uid, dup2_stderr, dup2_stdin, dup2_stdout, fchown, pipe2}
 
 use crate::plan::step::Ids;
 use crate::refusal::{Reason, Refusal};
+use crate::sys::process;
 
 /// What a descriptor of the caller's is, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,34 +61,31 @@ impl Stdio {
     /// Descriptors that were closed are `/dev/null` by now: Rust's runtime sees
     /// to that before `main`.
     pub fn prepare(command: Ids) -> Result<Stdio, Refusal> {
-        let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-        let fds = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-        let mut stdio = Stdio {
+        let fds = [process::stdin(), process::stdout(), process::stderr()];
+        let mut handed = Stdio {
             jail: [Handed::Null, Handed::Null, Handed::Null],
             pumps: Vec::new(),
         };
-        let mut stats = Vec::with_capacity(3);
+        let mut last: Option<(Class, FileStat)> = None;
         for (number, fd) in (0..).zip(fds) {
             let stat = fstat(fd).map_err(|errno| refuse(number).about("fstat").errno(errno))?;
             let class = classify(fd, &stat, command).map_err(|what| refuse(number).about(what))?;
-            stats.push((class, stat));
-        }
-        let [(stdin, _), (stdout, stdout_stat), (stderr, stderr_stat)] = stats.as_slice() else {
-            return Err(refuse(0));
-        };
-        stdio.hand(0, *stdin, command)?;
-        stdio.hand(1, *stdout, command)?;
-        // `cmd >file 2>&1`: one pipe for both keeps their order.
-        match (&stdio.jail, stdout, stderr) {
-            ([_, Handed::Pipe(shared), _], Class::Pumped, Class::Pumped)
-                if same_file(stdout_stat, stderr_stat) =>
-            {
-                let copy = shared.try_clone().map_err(|_| refuse(2).about("dup"))?;
-                stdio.jail[2] = Handed::Pipe(copy);
+            // `cmd >file 2>&1`: one pipe for both keeps their order.
+            let shared = match (&handed.jail[1], &last) {
+                (Handed::Pipe(pipe), Some((Class::Pumped, stdout)))
+                    if number == 2 && class == Class::Pumped && same_file(stdout, &stat) =>
+                {
+                    Some(pipe.try_clone().map_err(|_| refuse(number).about("dup"))?)
+                }
+                _ => None,
+            };
+            match shared {
+                Some(pipe) => handed.jail[2] = Handed::Pipe(pipe),
+                None => handed.hand(number, class, command)?,
             }
-            _ => stdio.hand(2, *stderr, command)?,
+            last = Some((class, stat));
         }
-        Ok(stdio)
+        Ok(handed)
     }
 
     fn hand(&mut self, number: i32, class: Class, command: Ids) -> Result<(), Refusal> {

@@ -3,6 +3,8 @@
 //! [`make`] is a pure function of a judged policy and facts about the host;
 //! `--plan` prints what it returns, and a run executes the same value.
 
+#[cfg(test)]
+mod golden;
 mod layout;
 mod print;
 pub mod step;
@@ -41,7 +43,7 @@ pub const BROKER_SOCKET: &str = "/run/broker.sock";
 
 /// Orders the steps of a run.
 pub fn make(policy: &Policy, host: &Host, identity: Identity) -> Plan {
-    let abi = host.landlock.unwrap_or(0);
+    let abi = host.landlock.unwrap_or(0).min(landlock::NEWEST);
     let mut warnings = host.warnings.clone();
     if abi == 0 {
         warnings.push(
@@ -50,11 +52,13 @@ pub fn make(policy: &Policy, host: &Host, identity: Identity) -> Plan {
         );
     }
     let granted = granted(policy, &identity);
+    let (build, mounts) = layout::build(policy, host, &identity, &granted);
     Plan {
         warnings,
         make_out_dir: make_out_dir(policy, &identity),
         namespaces: NAMESPACES.to_vec(),
-        build: layout::build(policy, host, &identity, &granted),
+        build,
+        mounts,
         confine: Confine {
             umask: 0o022,
             limits: limits(),
@@ -94,7 +98,7 @@ fn granted(policy: &Policy, identity: &Identity) -> Vec<layout::Place> {
     match &policy.out_dir {
         None => {}
         Some(OutDir::Exists(dir)) => {
-            places.push(layout::Place::of(dir, step::Access::Rw, identity))
+            places.push(layout::Place::of(dir, step::Access::Rw, identity));
         }
         Some(OutDir::Missing { path, alias }) => {
             places.push(layout::Place::to_be_made(

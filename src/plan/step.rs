@@ -17,8 +17,11 @@ pub struct Plan {
     pub make_out_dir: Option<MakeDir>,
     /// The namespaces that the child is made in, as `clone(2)` names them.
     pub namespaces: Vec<&'static str>,
-    /// What pid 1 does, in order, before the command exists.
+    /// What pid 1 does, in order, before the command's process exists.
     pub build: Vec<Build>,
+    /// What pid 1 finds in the mount table, each and no other, while the command's
+    /// process confines itself; before it has, the command doesn't run.
+    pub mounts: Vec<Standing>,
     /// What the command's process does to itself, in order.
     pub confine: Confine,
     /// What is executed then.
@@ -221,17 +224,12 @@ pub enum Build {
         /// Where.
         path: PathBuf,
     },
-    /// The mount table is read back: every mount here is where the plan put it,
-    /// and there is no other but those that a bound tree brought along.
-    VerifyMounts {
-        /// What must stand.
-        mounts: Vec<Standing>,
-    },
     /// Every capability set of pid 1 is emptied.
     DropCapabilities,
 }
 
-/// A mount as it must stand in the end.
+/// A mount as it must stand in the end. A tree brings along what the host has
+/// mounted in it; nothing else may stand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Standing {
     /// Its mount point in the jail.

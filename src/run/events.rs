@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use crate::ns::channel::{Channel, FromJail, ToJail};
 use crate::ns::stdio::Pump;
 use crate::refusal::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Reason, Refusal};
+use crate::say;
 use crate::sys::process::pidfd_send_signal;
 use crate::sys::watch::watch;
 
@@ -68,10 +69,12 @@ impl End {
     fn code(self) -> Result<u8, Refusal> {
         match self {
             End::Said(FromJail::Exited(code)) => Ok(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-            End::Said(FromJail::Killed(signal)) => Ok(killed_by(signal)),
+            End::Said(FromJail::Killed(signal)) | End::Signal(Phase::Running, signal) => {
+                Ok(killed_by(signal))
+            }
             End::Said(FromJail::NotExecuted { errno }) => {
                 let errno = Errno::from_raw(errno);
-                eprintln!("groom-ns: the command can't be executed: {errno:?}");
+                say::note(format_args!("the command can't be executed: {errno:?}"));
                 Ok(if errno == Errno::ENOENT {
                     EXIT_NOT_FOUND
                 } else {
@@ -79,14 +82,13 @@ impl End {
                 })
             }
             End::Said(FromJail::Refused(refusal)) => Err(refusal),
-            End::Signal(Phase::Running, signal) => Ok(killed_by(signal)),
             End::Signal(_, signal) => Err(Refusal::new(
                 Reason::Setup,
                 "a signal came before the command ran",
             )
             .about(signal_name(signal))),
             End::Abandoned(Phase::Running) => {
-                eprintln!("groom-ns: the process that started it is gone: the jail was killed");
+                say::note("the process that started it is gone: the jail was killed");
                 Ok(killed_by(libc::SIGKILL))
             }
             End::Abandoned(_) => Err(Refusal::new(
@@ -103,7 +105,7 @@ impl End {
                 } else {
                     Signal::SIGKILL
                 };
-                eprintln!("groom-ns: the jail was killed by {signal}");
+                say::note(format_args!("the jail was killed by {signal}"));
                 Ok(killed_by(signal as i32))
             }
             End::Silent(_, status) => Err(Refusal::new(
@@ -180,6 +182,11 @@ impl<'run> Events<'run> {
                     ready = self.channel.readable(), if self.is_open && said.is_none() => {
                         ready.map_err(|error| failed("watch the channel", &error))?.clear_ready();
                         said = self.listen(channel)?;
+                        // The command's process may have refused while pid 1 still
+                        // waits for a word that won't come.
+                        if let Some(FromJail::Refused(_)) = said {
+                            jail.kill();
+                        }
                     }
                     ready = self.jail.readable(), if end.is_none() => {
                         ready.map_err(|error| failed("watch pid 1", &error))?.retain_ready();
@@ -243,8 +250,11 @@ impl<'run> Events<'run> {
     }
 }
 
+/// The descriptors being written to, and how that ended.
+type Outputs = JoinSet<(i32, io::Result<()>)>;
+
 /// Starts moving the output, and gets the input ready.
-fn start(pumps: Vec<Pump>) -> Result<(JoinSet<(i32, io::Result<()>)>, Option<Input>), Refusal> {
+fn start(pumps: Vec<Pump>) -> Result<(Outputs, Option<Input>), Refusal> {
     let mut outputs = JoinSet::new();
     let mut input = None;
     for Pump {
@@ -272,7 +282,7 @@ async fn feed(input: Option<&mut Input>) {
         if let Err(error) = input.pump().await
             && error.kind() != io::ErrorKind::BrokenPipe
         {
-            eprintln!("groom-ns: standard input: {error}");
+            say::note(format_args!("standard input: {error}"));
         }
         input.close();
     }
@@ -285,7 +295,7 @@ fn report(result: Result<(i32, io::Result<()>), tokio::task::JoinError>) {
         && error.kind() != io::ErrorKind::BrokenPipe
     {
         let name = if outer == 1 { "output" } else { "error" };
-        eprintln!("groom-ns: standard {name}: {error}");
+        say::note(format_args!("standard {name}: {error}"));
     }
 }
 

@@ -1,0 +1,206 @@
+//! Whole plans, made of made-up facts, against what they looked like last time.
+//! `GROOM_NS_BLESS=1 cargo test golden` writes them anew; read the difference.
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+
+use super::step::{EnvValue, EnvVar, Identity, Ids, Inode, LandlockMode, Plan, Route};
+use crate::host::{Host, Masks, SystemDir, SystemShape};
+use crate::policy::{CloneMode, GitCovers, Granted, GrantedKind, OutDir, Policy};
+
+fn inode(ino: u64) -> Inode {
+    Inode { dev: 2049, ino }
+}
+
+fn ids(id: u32) -> Ids {
+    Ids { uid: id, gid: id }
+}
+
+fn granted(path: &str, kind: GrantedKind, ino: u64, owner: u32) -> Granted {
+    Granted {
+        path: path.into(),
+        alias: None,
+        kind,
+        identity: inode(ino),
+        owner: ids(owner),
+    }
+}
+
+/// A merged-usr host, but for a `/lib64` of its own.
+fn host(route: Route) -> Host {
+    let dir = |path: &str, ino| SystemDir {
+        path: path.into(),
+        shape: SystemShape::Dir {
+            identity: inode(ino),
+            owner: ids(0),
+        },
+    };
+    let link = |path: &str, target: &str| SystemDir {
+        path: path.into(),
+        shape: SystemShape::Symlink(target.into()),
+    };
+    Host {
+        ids: ids(if route == Route::Root { 0 } else { 1000 }),
+        groups: Vec::new(),
+        route,
+        kernel: "6.1.0".to_owned(),
+        landlock: Ok(2),
+        system: vec![
+            dir("/usr", 2),
+            dir("/etc", 3),
+            link("/bin", "usr/bin"),
+            dir("/lib64", 4),
+        ],
+        masks: Masks {
+            files: vec!["kcore".into(), "keys".into()],
+            dirs: vec!["irq".into()],
+        },
+        warnings: vec!["a warning".to_owned()],
+    }
+}
+
+fn policy() -> Policy {
+    Policy {
+        clone: granted("/home/u/clone", GrantedKind::Dir, 10, 1000),
+        clone_mode: CloneMode::Ro,
+        out_dir: None,
+        ro_files: Vec::new(),
+        uds: None,
+        sockets: Vec::new(),
+        env: Vec::new(),
+        term: None,
+        argv: vec![CString::from(c"make"), CString::from(c"a test")],
+        landlock: LandlockMode::Required,
+        allow_ptrace: false,
+    }
+}
+
+fn user_plan() -> Plan {
+    let identity = Identity {
+        route: Route::User,
+        host: ids(1000),
+        inside: ids(1000),
+        groups: vec![27],
+    };
+    super::make(&policy(), &host(Route::User), identity)
+}
+
+/// Everything that a caller can ask for at once.
+fn root_plan() -> Plan {
+    let mut policy = policy();
+    policy.clone_mode = CloneMode::RwGitRo(GitCovers {
+        gits: vec![
+            ("/home/u/clone/.git".into(), inode(11)),
+            ("/home/u/clone/a/b/.git".into(), inode(14)),
+        ],
+        parents: vec![
+            ("/home/u/clone/a".into(), inode(12)),
+            ("/home/u/clone/a/b".into(), inode(13)),
+        ],
+    });
+    policy.out_dir = Some(OutDir::Missing {
+        path: "/tmp/out".into(),
+        alias: Some("/scratch/out".into()),
+    });
+    let mut tool = granted("/srv/tools-1.2", GrantedKind::Dir, 20, 0);
+    tool.alias = Some(PathBuf::from("/srv/tools"));
+    // Named twice, and inside another: bound once, after the outer one.
+    let inner = granted("/srv/tools-1.2/key", GrantedKind::File, 21, 0);
+    policy.ro_files = vec![inner.clone(), tool, inner];
+    policy.uds = Some(granted(
+        "/run/user/1000/broker",
+        GrantedKind::Socket,
+        22,
+        1000,
+    ));
+    policy.sockets = vec!["/home/u/clone/.git/fsmonitor--daemon.ipc".into()];
+    policy.env = vec![
+        EnvVar {
+            name: "PATH".to_owned(),
+            value: EnvValue::Callers(c"/srv/tools/bin".into()),
+        },
+        EnvVar {
+            name: "TOKEN".to_owned(),
+            value: EnvValue::Callers(c"hunter2".into()),
+        },
+    ];
+    policy.term = Some("xterm".to_owned());
+    policy.allow_ptrace = true;
+    let identity = Identity {
+        route: Route::Root,
+        host: Ids {
+            uid: 1000,
+            gid: 2_100_000_042,
+        },
+        inside: ids(1000),
+        groups: Vec::new(),
+    };
+    super::make(&policy, &host(Route::Root), identity)
+}
+
+fn compare(name: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name);
+    if std::env::var_os("GROOM_NS_BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("tests/golden");
+        std::fs::write(&path, found).expect("write a golden file");
+    }
+    let wanted = std::fs::read_to_string(&path).expect("a golden file");
+    assert!(found == wanted, "{name} differs:\n{found}");
+}
+
+fn json(plan: &Plan) -> String {
+    serde_json::to_string_pretty(plan).expect("a plan is data") + "\n"
+}
+
+#[test]
+fn golden_user() {
+    compare("user.txt", &user_plan().to_string());
+    compare("user.json", &json(&user_plan()));
+}
+
+#[test]
+fn golden_root() {
+    compare("root.txt", &root_plan().to_string());
+    compare("root.json", &json(&root_plan()));
+}
+
+#[test]
+fn a_callers_value_is_never_printed() {
+    let plan = root_plan();
+    for text in [plan.to_string(), json(&plan), format!("{plan:?}")] {
+        assert!(
+            text.contains("TOKEN") && !text.contains("hunter2"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn without_landlock_nothing_is_claimed_of_it() {
+    let mut host = host(Route::User);
+    host.landlock = Err(nix::errno::Errno::ENOSYS);
+    let mut policy = policy();
+    policy.landlock = LandlockMode::BestEffort;
+    let identity = Identity {
+        route: Route::User,
+        host: ids(1000),
+        inside: ids(1000),
+        groups: Vec::new(),
+    };
+    let plan = super::make(&policy, &host, identity);
+    assert_eq!(
+        (plan.confine.landlock.abi, plan.confine.landlock.rules.len()),
+        (0, 0)
+    );
+    assert!(
+        plan.warnings
+            .iter()
+            .any(|warning| warning.contains("landlock"))
+    );
+    assert!(
+        !plan.to_string().contains("check: reading"),
+        "the canary proves landlock alone"
+    );
+}
