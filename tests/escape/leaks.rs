@@ -33,15 +33,18 @@ fn places(found: &str) -> (usize, Vec<String>) {
 fn the_launchers_environment_is_nowhere() {
     let workspace = Workspace::new();
     let canary = unique("canary-env");
-    let scan = ["scan", &masked(&canary)];
-    let run = workspace.jail().host_env("CANARY", &canary).run(&scan);
+    let masked = masked(&canary);
+    let run = workspace
+        .jail()
+        .host_env("CANARY", &canary)
+        .run(&["scan", &masked]);
     let (files, found) = places(run.ok());
     assert!(files >= 5, "few files could be searched: {run:#?}");
     assert_eq!(found, [""; 0]);
     // Control: outside, the probe finds it in its own environment.
     let mut outside = std::process::Command::new(workspace.probe());
     let outside = outside
-        .args(scan)
+        .args(["scan-self", &masked])
         .env("CANARY", &canary)
         .output()
         .expect("the probe");
