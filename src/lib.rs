@@ -18,4 +18,5 @@ pub mod plan;
 pub mod policy;
 pub mod refusal;
 pub mod run;
+pub mod say;
 pub mod sys;

@@ -12,7 +12,7 @@ use groom_ns::host::Host;
 use groom_ns::plan::{self, step::Plan};
 use groom_ns::policy::{self, CloneMode, Held, Policy};
 use groom_ns::refusal::{EXIT_REFUSED, Refusal, shown};
-use groom_ns::{identity, run, sys};
+use groom_ns::{identity, run, say, sys};
 
 fn main() -> ExitCode {
     let (command, json) = match cli::parse(env::args_os()) {
@@ -36,7 +36,7 @@ fn start(command: &cli::Run) -> Result<ExitCode> {
         Some(PlanFormat::Json) => print(&(serde_json::to_string_pretty(&plan)? + "\n")),
         None => {
             for warning in &plan.warnings {
-                eprintln!("groom-ns: warning: {warning}");
+                say::note(format_args!("warning: {warning}"));
             }
             let code = run::run(&plan, &held)?;
             report_new_repositories(&policy);
@@ -59,7 +59,7 @@ fn plan(command: &cli::Run) -> Result<(Policy, Plan, Held), Refusal> {
 fn report_new_repositories(policy: &Policy) {
     if let CloneMode::RwGitRo(covers) = &policy.clone_mode {
         for path in policy::git::new_gits(&policy.clone.path, covers) {
-            eprintln!("groom-ns: note: new repository: {}", shown(&path));
+            say::note(format_args!("note: new repository: {}", shown(&path)));
         }
     }
 }
@@ -79,15 +79,15 @@ fn finish(result: Result<ExitCode>, json: bool) -> ExitCode {
     };
     let refused = ExitCode::from(EXIT_REFUSED);
     let Some(refusal) = error.downcast_ref::<Refusal>() else {
-        eprintln!("groom-ns: {error:#}");
+        say::note(format_args!("{error:#}"));
         return refused;
     };
     match serde_json::to_string(refusal) {
-        Ok(text) if json => eprintln!("{text}"),
-        _ => eprintln!("{refusal}"),
+        Ok(text) if json => say::line(text),
+        _ => say::line(refusal),
     }
     if env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true") {
-        eprintln!("{}", refusal.github_annotation());
+        say::line(refusal.github_annotation());
     }
     refused
 }

@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString};
 use nix::errno::Errno;
 use nix::unistd::execve;
 
-use crate::plan::step::{EnvValue, EnvVar, Exec};
+use crate::plan::command::{EnvValue, EnvVar, Exec};
 
 /// The PATH of a command whose environment has none (execvp(3), `_CS_PATH`).
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";

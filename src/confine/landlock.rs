@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, SFlag, fstat};
 
-use crate::plan::step::{Grant, Landlock, LandlockMode, LandlockRule};
+use crate::plan::command::{Grant, Landlock, LandlockMode, LandlockRule};
 use crate::refusal::{Reason, Refusal, shown};
 use crate::sys;
 

@@ -2,7 +2,7 @@
 
 use nix::sys::resource::{self, getrlimit, setrlimit};
 
-use crate::plan::step::{Limit, Resource};
+use crate::plan::command::{Limit, Resource};
 use crate::refusal::{Reason, Refusal};
 
 /// Sets each limit, never above the caller's own hard limit.

@@ -17,7 +17,7 @@ pub use exec::ExecFailure;
 use nix::sys::prctl;
 use nix::sys::stat::{Mode, umask};
 
-use crate::plan::step::{Confine, Exec};
+use crate::plan::command::{Confine, Exec};
 use crate::refusal::{Reason, Refusal};
 use crate::sys;
 

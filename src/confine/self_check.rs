@@ -11,7 +11,7 @@ use nix::sys::prctl::get_no_new_privs;
 use nix::sys::stat::Mode;
 
 use super::caps;
-use crate::plan::step::Check;
+use crate::plan::command::Check;
 use crate::refusal::{Reason, Refusal, shown};
 use crate::sys;
 

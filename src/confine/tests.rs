@@ -13,7 +13,9 @@ use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
 use nix::sys::resource::{Resource, getrlimit};
 
 use super::*;
-use crate::plan::step::{self, Check, Grant, Landlock, LandlockMode, LandlockRule, Limit, Seccomp};
+use crate::plan::command::{
+    self, Check, Grant, Landlock, LandlockMode, LandlockRule, Limit, Seccomp,
+};
 
 fn in_thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     thread::spawn(f).join().unwrap()
@@ -290,7 +292,7 @@ fn all_steps_together_end_in_a_token() {
     let confine = Confine {
         umask: 0o027,
         limits: vec![Limit {
-            resource: step::Resource::Nofile,
+            resource: command::Resource::Nofile,
             soft: 1000,
             hard: u64::MAX,
         }],

@@ -1,6 +1,7 @@
 //! Putting the root together and moving into it. Paths are absolute paths in
 //! the jail; they are walked from the new root's descriptor, without links.
 
+use std::cell::OnceCell;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -24,6 +25,10 @@ use super::tree::{inode, open_plain};
 /// namespace until [`Root::pivot`] moves the process into it.
 pub struct Root {
     fd: OwnedFd,
+    /// What covers files: the jail's `/dev/null`, once it was needed.
+    null: OnceCell<OwnedFd>,
+    /// What covers folders: an empty tmpfs, once there is one.
+    empty: OnceCell<OwnedFd>,
 }
 
 /// A failed call on a path of the jail.
@@ -62,7 +67,11 @@ impl Root {
             .map_err(|(call, errno)| refuse("make the root tmpfs", call, slash, errno))?;
         move_mount(&fd, &host)
             .map_err(|errno| refuse("attach the root tmpfs", "move_mount", slash, errno))?;
-        Ok(Root { fd })
+        Ok(Root {
+            fd,
+            null: OnceCell::new(),
+            empty: OnceCell::new(),
+        })
     }
 
     /// A directory, mode 0755, on a tmpfs made here.
@@ -129,14 +138,25 @@ impl Root {
     /// The jail's own `/dev/null`, read-only, over a file.
     pub fn mask_file(&self, path: &Path) -> Result<(), Refusal> {
         let step = "cover a file";
-        let null = self.open(Path::new("/dev/null"), step)?;
+        let null = if let Some(null) = self.null.get() {
+            null
+        } else {
+            let null = self.open(Path::new("/dev/null"), step)?;
+            self.null.get_or_init(|| null)
+        };
         let tree =
-            open_tree(&null, false).map_err(|errno| refuse(step, "open_tree", path, errno))?;
+            open_tree(null, false).map_err(|errno| refuse(step, "open_tree", path, errno))?;
         self.put(&tree, path, step)
     }
 
     /// An empty read-only tmpfs over a directory.
     pub fn mask_dir(&self, path: &Path) -> Result<(), Refusal> {
+        let step = "cover a folder";
+        if let Some(empty) = self.empty.get() {
+            let tree =
+                open_tree(empty, false).map_err(|errno| refuse(step, "open_tree", path, errno))?;
+            return self.put(&tree, path, step);
+        }
         let empty = Tmpfs {
             size: "4096".to_owned(),
             inodes: 1,
@@ -144,8 +164,11 @@ impl Root {
         };
         let attributes = NOSUID_NODEV | libc::MOUNT_ATTR_NOEXEC | libc::MOUNT_ATTR_RDONLY;
         let tree = new_tmpfs(&empty, attributes)
-            .map_err(|(call, errno)| refuse("cover a folder", call, path, errno))?;
-        self.put(&tree, path, "cover a folder")
+            .map_err(|(call, errno)| refuse(step, call, path, errno))?;
+        self.put(&tree, path, step)?;
+        // Attached now, and the source of the covers that follow.
+        let _ = self.empty.set(tree);
+        Ok(())
     }
 
     /// A new instance of devpts.

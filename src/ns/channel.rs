@@ -15,14 +15,17 @@ use crate::refusal::Refusal;
 /// What the jail's side says, in this order.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromJail {
-    /// The jail stands; pid 1 waits for [`ToJail::Go`].
+    /// The jail stands, and the command's process confines itself; pid 1 waits
+    /// for [`ToJail::Go`].
     Ready,
     /// The command's process is confined, and its next call is execve(2).
     Executing,
     /// A step failed; the command has not run.
     Refused(Refusal),
-    /// execve(2) failed with this errno.
+    /// execve(2) failed; nothing ran.
     NotExecuted {
+        /// The program, as it may be printed.
+        program: String,
         /// The errno's number.
         errno: i32,
     },

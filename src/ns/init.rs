@@ -2,9 +2,11 @@
 //! It has one thread, no secrets, and is not dumpable.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -19,7 +21,7 @@ use nix::unistd::{
 use crate::confine;
 use crate::mount::{root::Root, tree, verify};
 use crate::plan::step::{Build, Identity, Inode, Plan, Route};
-use crate::refusal::{EXIT_REFUSED, Reason, Refusal};
+use crate::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
 use crate::sys::memory::wipe_strings;
 use crate::sys::process::{Forked, close_all_but, fork_into, join_session_keyring};
 use crate::sys::signal::unignore_all;
@@ -86,14 +88,8 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
     let mut trees = std::mem::take(&mut inherited.trees);
     build_jail(plan, inherited.made, &mut trees)?;
     drop(trees);
-    // 6. The supervisor gets ready for the command.
-    inherited
-        .channel
-        .send(&FromJail::Ready)
-        .map_err(setup("send"))?;
-    expect(&inherited.channel, ToJail::Go)?;
-    // 7. The command's process confines itself, and so does this one. The command
-    //    runs only once both have: should pid 1 fail here, it hasn't run.
+    // 6. The command's process confines itself, which takes as long as all that
+    //    is left to do here.
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)
         .map_err(setup("sigprocmask"))?;
     let (waits, opens) = pipe2(OFlag::O_CLOEXEC).map_err(setup("pipe2"))?;
@@ -105,6 +101,15 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
         Forked::Parent(pid, _) => pid,
     };
     drop(waits);
+    // 7. What stands is what was planned, and the supervisor is ready.
+    verify::mounts(&plan.mounts)?;
+    inherited
+        .channel
+        .send(&FromJail::Ready)
+        .map_err(setup("send"))?;
+    expect(&inherited.channel, ToJail::Go)?;
+    // 8. This process confines itself, and only then does the command run: had
+    //    anything failed here, it hasn't run.
     stdio::let_go()?;
     close_all_but([inherited.channel.as_fd(), opens.as_fd()]).map_err(setup("close_range"))?;
     confine::confine_init()?;
@@ -135,7 +140,6 @@ fn build_jail(
             Build::SessionKeyring => fresh_keyring()?,
             Build::LoopbackUp => net::raise_loopback()?,
             Build::Root(tmpfs) => root = Some(Root::attach(tmpfs)?),
-            Build::VerifyMounts { mounts } => verify::mounts(mounts)?,
             Build::DropCapabilities => confine::caps::drop_all()?,
             Build::Bind(bind) => {
                 let source = match trees.remove(&bind.target) {
@@ -177,7 +181,6 @@ fn mount_step(root: &Root, step: &Build) -> Result<(), Refusal> {
         | Build::LoopbackUp
         | Build::Root(_)
         | Build::Bind(_)
-        | Build::VerifyMounts { .. }
         | Build::DropCapabilities => Err(Refusal::new(Reason::Setup, "a step without an executor")),
     }
 }
@@ -241,8 +244,11 @@ fn become_the_command(plan: &Plan, inherited: &Inherited, gate: &OwnedFd) -> ! {
         Err(refusal) => refuse(&inherited.channel, refusal),
         Ok(confined) => {
             let failure = confined.exec(&plan.exec);
-            let errno = failure.errno as i32;
-            let _ = inherited.channel.send(&FromJail::NotExecuted { errno });
+            let program = Path::new(OsStr::from_bytes(failure.program.as_bytes()));
+            let _ = inherited.channel.send(&FromJail::NotExecuted {
+                program: shown(program),
+                errno: failure.errno as i32,
+            });
             std::process::exit(i32::from(EXIT_REFUSED))
         }
     }

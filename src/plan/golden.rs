@@ -4,7 +4,8 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use super::step::{EnvValue, EnvVar, Identity, Ids, Inode, LandlockMode, Plan, Route};
+use super::command::{EnvValue, EnvVar, LandlockMode};
+use super::step::{Identity, Ids, Inode, Plan, Route};
 use crate::host::{Host, Masks, SystemDir, SystemShape};
 use crate::policy::{CloneMode, GitCovers, Granted, GrantedKind, OutDir, Policy};
 

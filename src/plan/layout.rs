@@ -104,13 +104,13 @@ pub(super) fn system_binds(host: &Host) -> impl Iterator<Item = Bind> {
     })
 }
 
-/// Every step of pid 1, in order.
+/// Every step that pid 1 builds with, in order, and the mounts that stand then.
 pub(super) fn build(
     policy: &Policy,
     host: &Host,
     identity: &Identity,
     granted: &[Place],
-) -> Vec<Build> {
+) -> (Vec<Build>, Vec<Standing>) {
     let mut layout = Layout::new();
     layout.system(host);
     layout.devices();
@@ -139,8 +139,6 @@ struct Layout {
     standing: Vec<Standing>,
     /// Folders, files and links made on our own tmpfs.
     made: Vec<PathBuf>,
-    /// Our own tmpfs that become read-only in the end.
-    sealed: Vec<PathBuf>,
 }
 
 impl Layout {
@@ -149,7 +147,6 @@ impl Layout {
             steps: Vec::new(),
             standing: Vec::new(),
             made: Vec::new(),
-            sealed: Vec::new(),
         };
         layout.steps.extend([
             Build::Hostname {
@@ -165,7 +162,6 @@ impl Layout {
         ]);
         layout.made.push("/".into());
         layout.stand(Path::new("/"), Access::Ro, false);
-        layout.sealed.push("/".into());
         layout.file(Path::new(CANARY));
         layout
     }
@@ -184,15 +180,7 @@ impl Layout {
     /// `/dev`: six nodes, a pty instance, shared memory, links, and no more.
     fn devices(&mut self) {
         let dev = Path::new("/dev");
-        self.tmpfs(
-            dev,
-            Tmpfs {
-                size: "64k".to_owned(),
-                inodes: 64,
-                mode: 0o755,
-            },
-            Access::Ro,
-        );
+        self.dir(dev);
         for (name, (major, minor)) in DEVICES {
             let path = dev.join(name);
             self.bind(Bind {
@@ -216,7 +204,7 @@ impl Layout {
             inodes: 65536,
             mode: 0o1777,
         };
-        self.tmpfs(&dev.join("shm"), shm, Access::Rw);
+        self.tmpfs(&dev.join("shm"), shm);
     }
 
     /// A fresh `/proc`, before the host's is out of sight: the kernel wants to
@@ -242,23 +230,16 @@ impl Layout {
         }
     }
 
+    /// The command's own room, and `/run`, which like all of the root is sealed.
     fn private(&mut self) {
         let large = |mode| Tmpfs {
             size: "25%".to_owned(),
             inodes: 262_144,
             mode,
         };
-        self.tmpfs(Path::new("/tmp"), large(0o1777), Access::Rw);
-        self.tmpfs(Path::new(HOME), large(0o700), Access::Rw);
-        self.tmpfs(
-            Path::new("/run"),
-            Tmpfs {
-                size: "1m".to_owned(),
-                inodes: 1024,
-                mode: 0o755,
-            },
-            Access::Ro,
-        );
+        self.tmpfs(Path::new("/tmp"), large(0o1777));
+        self.tmpfs(Path::new(HOME), large(0o700));
+        self.dir(Path::new("/run"));
     }
 
     /// What lies over a granted tree: folders on the way to a nested repository
@@ -281,15 +262,11 @@ impl Layout {
         }
     }
 
-    fn finish(mut self) -> Vec<Build> {
+    fn finish(mut self) -> (Vec<Build>, Vec<Standing>) {
         self.steps.push(Build::Pivot);
-        self.steps
-            .extend(self.sealed.drain(..).rev().map(|path| Build::Seal { path }));
-        self.steps.push(Build::VerifyMounts {
-            mounts: self.standing,
-        });
+        self.steps.push(Build::Seal { path: "/".into() });
         self.steps.push(Build::DropCapabilities);
-        self.steps
+        (self.steps, self.standing)
     }
 
     fn bind(&mut self, bind: Bind) {
@@ -301,17 +278,14 @@ impl Layout {
         self.steps.push(Build::Bind(bind));
     }
 
-    /// A tmpfs; Ro is sealed in the end.
-    fn tmpfs(&mut self, path: &Path, tmpfs: Tmpfs, access: Access) {
+    /// A private tmpfs.
+    fn tmpfs(&mut self, path: &Path, tmpfs: Tmpfs) {
         self.dir(path);
         self.steps.push(Build::Tmpfs {
             path: path.to_owned(),
             tmpfs,
         });
-        self.stand(path, access, false);
-        if access == Access::Ro {
-            self.sealed.push(path.to_owned());
-        }
+        self.stand(path, Access::Rw, false);
     }
 
     fn mask_file(&mut self, path: PathBuf) {

@@ -3,6 +3,7 @@
 //! [`make`] is a pure function of a judged policy and facts about the host;
 //! `--plan` prints what it returns, and a run executes the same value.
 
+pub mod command;
 #[cfg(test)]
 mod golden;
 mod layout;
@@ -15,10 +16,10 @@ use crate::confine::{landlock, seccomp};
 use crate::host::Host;
 use crate::policy::{CloneMode, OutDir, Policy};
 
-use step::{
-    Check, Confine, EnvValue, EnvVar, Exec, Grant, Identity, Landlock, LandlockRule, Limit,
-    MakeDir, Plan, Resource, Route, Seccomp,
+use command::{
+    Check, Confine, EnvValue, EnvVar, Exec, Grant, Landlock, LandlockRule, Limit, Resource, Seccomp,
 };
+use step::{Identity, MakeDir, Plan, Route};
 
 /// The namespaces of the jail, as `clone(2)` names them.
 pub const NAMESPACES: [&str; 7] = [
@@ -52,11 +53,13 @@ pub fn make(policy: &Policy, host: &Host, identity: Identity) -> Plan {
         );
     }
     let granted = granted(policy, &identity);
+    let (build, mounts) = layout::build(policy, host, &identity, &granted);
     Plan {
         warnings,
         make_out_dir: make_out_dir(policy, &identity),
         namespaces: NAMESPACES.to_vec(),
-        build: layout::build(policy, host, &identity, &granted),
+        build,
+        mounts,
         confine: Confine {
             umask: 0o022,
             limits: limits(),

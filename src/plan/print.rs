@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::step::{Access, Bind, Build, Check, Kind, Plan, Tmpfs};
+use super::command::Check;
+use super::step::{Access, Bind, Build, Kind, Plan, Tmpfs};
 use crate::refusal::shown;
 
 impl Display for Plan {
@@ -17,6 +18,13 @@ impl Display for Plan {
         for step in &self.build {
             lines.line(&step.to_string())?;
         }
+        lines.heading("pid 1, while the command's process confines itself")?;
+        lines.line(&format!(
+            "read the mount table back: {} mounts as planned",
+            self.mounts.len()
+        ))?;
+        lines.line("wait for the supervisor's word")?;
+        lines.line("no_new_privs, a seccomp filter of its own, then let the command start")?;
         lines.heading("the command's process")?;
         self.command(&mut lines)
     }
@@ -153,11 +161,6 @@ impl Display for Build {
             Build::ReadOnly { path } => write!(f, "make {} read-only", shown(path)),
             Build::Pivot => f.write_str("pivot_root into the new root, detach the host's"),
             Build::Seal { path } => write!(f, "make the tmpfs on {} read-only", shown(path)),
-            Build::VerifyMounts { mounts } => write!(
-                f,
-                "read the mount table back: {} mounts as planned",
-                mounts.len()
-            ),
             Build::DropCapabilities => f.write_str("empty all five capability sets"),
         }
     }

@@ -3,7 +3,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::plan::step::{EnvValue, EnvVar};
+use crate::plan::command::{EnvValue, EnvVar};
 use crate::refusal::{Reason, Refusal};
 
 /// Judges `--env`: `KEY=VALUE`, or `KEY` with the value that `own` finds in

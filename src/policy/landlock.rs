@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 
 use crate::cli;
-use crate::plan::step::LandlockMode;
+use crate::plan::command::LandlockMode;
 use crate::refusal::{Reason, Refusal};
 
 /// ABI 1 forbids renames between folders, which breaks git and npm.

@@ -23,7 +23,8 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use crate::plan::step::{EnvVar, Ids, Inode, LandlockMode};
+use crate::plan::command::{EnvVar, LandlockMode};
+use crate::plan::step::{Ids, Inode};
 
 /// A run that may be planned. Pure data: what is held open is in [`Held`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use crate::ns::channel::{Channel, FromJail, ToJail};
 use crate::ns::stdio::Pump;
 use crate::refusal::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Reason, Refusal};
+use crate::say;
 use crate::sys::process::pidfd_send_signal;
 use crate::sys::watch::watch;
 
@@ -71,9 +72,10 @@ impl End {
             End::Said(FromJail::Killed(signal)) | End::Signal(Phase::Running, signal) => {
                 Ok(killed_by(signal))
             }
-            End::Said(FromJail::NotExecuted { errno }) => {
+            End::Said(FromJail::NotExecuted { program, errno }) => {
                 let errno = Errno::from_raw(errno);
-                eprintln!("groom-ns: the command can't be executed: {errno:?}");
+                let what = errno.desc();
+                say::note(format_args!("cannot execute {program}: {errno:?} ({what})"));
                 Ok(if errno == Errno::ENOENT {
                     EXIT_NOT_FOUND
                 } else {
@@ -87,7 +89,7 @@ impl End {
             )
             .about(signal_name(signal))),
             End::Abandoned(Phase::Running) => {
-                eprintln!("groom-ns: the process that started it is gone: the jail was killed");
+                say::note("the process that started it is gone: the jail was killed");
                 Ok(killed_by(libc::SIGKILL))
             }
             End::Abandoned(_) => Err(Refusal::new(
@@ -104,7 +106,7 @@ impl End {
                 } else {
                     Signal::SIGKILL
                 };
-                eprintln!("groom-ns: the jail was killed by {signal}");
+                say::note(format_args!("the jail was killed by {signal}"));
                 Ok(killed_by(signal as i32))
             }
             End::Silent(_, status) => Err(Refusal::new(
@@ -181,6 +183,11 @@ impl<'run> Events<'run> {
                     ready = self.channel.readable(), if self.is_open && said.is_none() => {
                         ready.map_err(|error| failed("watch the channel", &error))?.clear_ready();
                         said = self.listen(channel)?;
+                        // The command's process may have refused while pid 1 still
+                        // waits for a word that won't come.
+                        if let Some(FromJail::Refused(_)) = said {
+                            jail.kill();
+                        }
                     }
                     ready = self.jail.readable(), if end.is_none() => {
                         ready.map_err(|error| failed("watch pid 1", &error))?.retain_ready();
@@ -276,7 +283,7 @@ async fn feed(input: Option<&mut Input>) {
         if let Err(error) = input.pump().await
             && error.kind() != io::ErrorKind::BrokenPipe
         {
-            eprintln!("groom-ns: standard input: {error}");
+            say::note(format_args!("standard input: {error}"));
         }
         input.close();
     }
@@ -289,7 +296,7 @@ fn report(result: Result<(i32, io::Result<()>), tokio::task::JoinError>) {
         && error.kind() != io::ErrorKind::BrokenPipe
     {
         let name = if outer == 1 { "output" } else { "error" };
-        eprintln!("groom-ns: standard {name}: {error}");
+        say::note(format_args!("standard {name}: {error}"));
     }
 }
 

@@ -3,6 +3,7 @@
 //! together and puts its own prologue before them.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use libc::c_long;
 use seccompiler::{
@@ -33,16 +34,31 @@ const DATA_ARCH: u32 = 4;
 /// `AUDIT_ARCH_X86_64`, linux/audit.h.
 pub(super) const ARCH: u32 = 0xc000_003e;
 
+/// How many numbers a block decides on. When a filter is installed, the kernel
+/// runs it for every number to learn which are always allowed
+/// (seccomp_cache_prepare in kernel/seccomp.c), so a program without blocks, in
+/// which each of 460 numbers passes each test, takes most of a start's filter
+/// time (measured on 6.18: blocks of 32 halve it).
+const BLOCK: u32 = 32;
+
 /// The program for `rules`: a foreign architecture kills the process, a number
-/// above the ceiling is ENOSYS, then the answers in their order, then allow.
+/// above the ceiling is ENOSYS, then block by block the answers in their order,
+/// then allow.
 ///
 /// # Errors
 /// The table has a rule that seccompiler refuses: a bug, and no program.
 pub(super) fn program(rules: &[&Rule]) -> Result<BpfProgram, BackendError> {
     let mut program = prologue();
-    for answer in Answer::ALL {
-        let group = compile(rules, answer)?;
-        append(&mut program, group);
+    for first in (0..=CEILING).step_by(BLOCK as usize) {
+        let numbers = c_long::from(first)..=c_long::from(first + BLOCK - 1);
+        let mut block = unconditional(rules, &numbers);
+        for answer in Answer::ALL {
+            append(&mut block, conditional(rules, answer, &numbers)?);
+        }
+        block.push(answer_with(&SeccompAction::Allow));
+        program.push(instruction(IF_GREATER, 0, 1, first + BLOCK - 1));
+        program.push(instruction(JUMP, 0, 0, distance(0, block.len() + 1)));
+        program.append(&mut block);
     }
     program.push(answer_with(&SeccompAction::Allow));
     Ok(program)
@@ -60,16 +76,47 @@ fn prologue() -> BpfProgram {
     ]
 }
 
-/// One answer's rules as a program of their own.
-fn compile(rules: &[&Rule], answer: Answer) -> Result<BpfProgram, BackendError> {
+/// The block's calls that are always answered, whatever their arguments.
+fn unconditional(rules: &[&Rule], numbers: &RangeInclusive<c_long>) -> BpfProgram {
+    let mut program = Vec::new();
+    for rule in rules.iter().filter(|rule| rule.when.is_empty()) {
+        for call in rule
+            .calls
+            .iter()
+            .filter(|call| numbers.contains(&call.number))
+        {
+            let number = u32::try_from(call.number).unwrap_or(u32::MAX);
+            program.push(instruction(IF_EQUAL, 0, 1, number));
+            program.push(answer_with(&SeccompAction::Errno(rule.answer.errno())));
+        }
+    }
+    program
+}
+
+/// One answer's rules on arguments, for a block, as a program of their own;
+/// empty if there are none.
+fn conditional(
+    rules: &[&Rule],
+    answer: Answer,
+    numbers: &RangeInclusive<c_long>,
+) -> Result<BpfProgram, BackendError> {
     let mut chains: BTreeMap<c_long, Vec<SeccompRule>> = BTreeMap::new();
     for rule in rules.iter().filter(|rule| rule.answer == answer) {
-        for call in rule.calls {
-            let chain = chains.entry(call.number).or_default();
+        for call in rule
+            .calls
+            .iter()
+            .filter(|call| numbers.contains(&call.number))
+        {
             for tests in rule.when {
-                chain.push(conjunction(tests)?);
+                chains
+                    .entry(call.number)
+                    .or_default()
+                    .push(conjunction(tests)?);
             }
         }
+    }
+    if chains.is_empty() {
+        return Ok(Vec::new());
     }
     let action = SeccompAction::Errno(answer.errno());
     SeccompFilter::new(chains, NO_MATCH, action, TargetArch::x86_64)?.try_into()

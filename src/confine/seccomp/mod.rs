@@ -18,7 +18,7 @@ use seccompiler::{BackendError, BpfProgram};
 pub use rule::{Answer, Call, Rule, Test};
 pub use table::CEILING;
 
-use crate::plan::step::Seccomp;
+use crate::plan::command::Seccomp;
 use crate::refusal::{Reason, Refusal};
 use crate::sys;
 

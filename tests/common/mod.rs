@@ -1,0 +1,15 @@
+//! What every test of this folder uses: a workspace on the host, the jail to
+//! start in it, and attacks that are tried outside before they count inside.
+//!
+//! The tests know the built binary and nothing of its source.
+#![allow(dead_code, unused_imports, reason = "each test crate uses its part")]
+
+pub(crate) mod attack;
+pub(crate) mod host;
+pub(crate) mod jail;
+pub(crate) mod workspace;
+
+pub(crate) use attack::{Attack, assert_denied};
+pub(crate) use host::{is_root, path_str};
+pub(crate) use jail::{Jail, Run, finish};
+pub(crate) use workspace::Workspace;

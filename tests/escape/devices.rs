@@ -1,0 +1,44 @@
+//! Device nodes: made by the command, or planted where it looks.
+
+use crate::common::{Attack, Workspace, assert_denied, is_root, path_str};
+
+#[test]
+fn no_device_node_can_be_made() {
+    let workspace = Workspace::with_git();
+    let clone = path_str(&workspace.clone_dir()).to_owned();
+    let out = path_str(&workspace.folder("out")).to_owned();
+    let mut attacks = Vec::new();
+    for place in ["/tmp", &clone, &out] {
+        for device in ["S_IFCHR|0x1b6 0x105", "S_IFCHR 0", "S_IFBLK|0x1b6 0x800"] {
+            attacks.push(Attack::filtered(
+                &format!("mknod @{place}/node {device}"),
+                &["EPERM"],
+            ));
+        }
+    }
+    assert_denied(&workspace, workspace.jail_with_out().writable(), &attacks);
+}
+
+#[test]
+fn a_planted_device_cannot_be_opened() {
+    let workspace = Workspace::new();
+    if !is_root() {
+        // Only root can plant one; that every granted tree is `nodev` shows the
+        // same for a user.
+        let run = workspace.jail().run(&["read", "/proc/mounts"]);
+        let line = run
+            .lines()
+            .into_iter()
+            .find(|line| line.contains("/clone "));
+        assert!(line.is_some_and(|line| line.contains("nodev")), "{run:#?}");
+        return;
+    }
+    let node = workspace.clone_dir().join("zero");
+    let kind = nix::sys::stat::SFlag::S_IFCHR;
+    let mode = nix::sys::stat::Mode::from_bits_truncate(0o666);
+    nix::sys::stat::mknod(&node, kind, mode, nix::sys::stat::makedev(1, 5)).expect("root");
+    crate::common::host::chmod(&node, 0o666);
+    let attempt = format!("syscall openat AT_FDCWD @{} O_RDONLY", path_str(&node));
+    let attack = Attack::new(attempt, &["EACCES", "ENXIO"]);
+    assert_denied(&workspace, workspace.jail(), &[attack]);
+}

@@ -1,0 +1,150 @@
+//! What the surroundings of a start can plant: a folder, programs, loader
+//! variables, inherited state (CVE-2024-21626 and others).
+
+use std::fs;
+
+use crate::common::host::chmod;
+use crate::common::{Workspace, path_str};
+
+#[test]
+fn the_folder_is_the_clone_wherever_groom_ns_was_started() {
+    let workspace = Workspace::new();
+    let clone = workspace.clone_dir();
+    let deleted = workspace.path("deleted");
+    let outside = workspace.unjailed_in(&["deleted-cwd", path_str(&deleted)], &["cwd"]);
+    assert_eq!(outside.outcome(), "ENOENT", "vacuous");
+    let run = workspace
+        .jail()
+        .in_situation(&["deleted-cwd", path_str(&deleted)])
+        .run(&["cwd"]);
+    assert_eq!(run.ok(), path_str(&clone));
+    for cwd in ["/", path_str(workspace.root()), "/proc/self"] {
+        assert_eq!(
+            workspace.jail().cwd(cwd).run(&["cwd"]).ok(),
+            path_str(&clone)
+        );
+    }
+    // Without --clone the deleted folder itself would be the clone.
+    let run = workspace.jail().flag("--clone", ".");
+    run.in_situation(&["deleted-cwd", path_str(&deleted)])
+        .run(&["say", "ran"])
+        .assert_refused("path");
+}
+
+#[test]
+fn programs_first_in_path_are_never_run_by_groom_ns() {
+    let workspace = Workspace::with_git();
+    let (bin, ran) = (workspace.folder("bin"), workspace.path("ran"));
+    let names = [
+        "git",
+        "sh",
+        "ip",
+        "mount",
+        "umount",
+        "newuidmap",
+        "newgidmap",
+        "unshare",
+        "nsenter",
+        "bash",
+        "node",
+        "bwrap",
+        "id",
+        "getent",
+    ];
+    for name in names {
+        let fake = bin.join(name);
+        fs::write(
+            &fake,
+            format!("#!/bin/sh\necho {name} >>{}\n", path_str(&ran)),
+        )
+        .expect("a fake");
+        chmod(&fake, 0o755);
+    }
+    // The jail itself can't write `ran`: only a run on the host could.
+    let control = std::process::Command::new(bin.join("git"))
+        .status()
+        .expect("a fake");
+    assert!(
+        control.success() && fs::remove_file(&ran).is_ok(),
+        "vacuous"
+    );
+    let jail = workspace.jail_with_out().writable().host_env("PATH", &bin);
+    assert_eq!(jail.run(&["say", "ran"]).ok(), "ran");
+    assert!(
+        !ran.exists(),
+        "{}",
+        fs::read_to_string(&ran).unwrap_or_default()
+    );
+}
+
+#[test]
+fn no_helper_is_executed_to_build_the_jail() {
+    // The first execution after groom-ns's own is the command's: made to fail,
+    // it is the command that can't be executed.
+    let workspace = Workspace::with_git();
+    let jail = workspace.jail_with_out().writable();
+    let run = jail
+        .in_situation(&["fail-nth", "execve", "1", "EACCES"])
+        .run(&["say", "ran"]);
+    assert_eq!(run.code, Some(126), "{run:#?}");
+    // No helper went another way either.
+    for call in ["execveat", "vfork"] {
+        let jail = workspace.jail_with_out().writable();
+        let run = jail
+            .in_situation(&["fail-nth", call, "1", "EACCES"])
+            .run(&["say", "ran"]);
+        assert!(run.stderr.contains("probe: 0 calls"), "{call}: {run:#?}");
+    }
+}
+
+#[test]
+fn loader_variables_reach_the_command_only() {
+    let workspace = Workspace::new();
+    let variables = [
+        "LD_PRELOAD=/no/such.so",
+        "LD_AUDIT=/no/such.so",
+        "NODE_OPTIONS=--no-such",
+        "BASH_ENV=/no/such",
+        "GLIBC_TUNABLES=glibc.malloc.check=3",
+    ];
+    let mut jail = workspace.jail();
+    for variable in variables {
+        jail = jail.flag("--env", variable);
+    }
+    let run = jail.run(&["env"]);
+    for variable in variables {
+        assert!(run.lines().contains(&variable), "{variable}: {run:#?}");
+    }
+    // Planted in groom-ns's own environment they reach nothing.
+    let jail = workspace
+        .jail()
+        .host_env("LD_PRELOAD", "/no/such.so")
+        .host_env("RUST_LOG", "trace");
+    let run = jail.run(&["env"]);
+    assert!(
+        !run.stdout.contains("LD_PRELOAD") && run.stderr.is_empty(),
+        "{run:#?}"
+    );
+}
+
+#[test]
+fn inherited_state_is_reset() {
+    let workspace = Workspace::new();
+    let run = workspace
+        .jail()
+        .in_situation(&["odd-state"])
+        .run(&["state"]);
+    let outside = workspace.unjailed_in(&["odd-state"], &["state"]);
+    let fields = [
+        "umask=22",
+        "blocked=0000000000000000",
+        "ignored=0000000000000000",
+    ];
+    for field in fields {
+        assert!(!outside.lines().contains(&field), "vacuous: {outside:#?}");
+        // Rust's runtime has the probe ignore SIGPIPE (13), which is 0x1000.
+        let ours = field.replace("ignored=0000000000000000", "ignored=0000000000001000");
+        assert!(run.lines().contains(&ours.as_str()), "{field}: {run:#?}");
+    }
+    assert!(run.lines().contains(&"cores=1/1"), "{run:#?}");
+}

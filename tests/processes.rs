@@ -1,0 +1,236 @@
+//! Promise 4: the command sees and signals only itself, and nothing of it
+//! outlives the run.
+
+#![allow(clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use std::fs;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use common::host::{install, processes_named, processes_with, unique, wait_until_gone};
+use common::jail::{binary, wait_for_line};
+use common::{Attack, Workspace, assert_denied, finish, path_str};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+fn signal(child: &Child, signal: Signal) {
+    let pid = i32::try_from(child.id()).expect("a pid");
+    kill(Pid::from_raw(pid), signal).expect("our child");
+}
+
+#[test]
+fn only_the_jails_processes_are_visible() {
+    let workspace = Workspace::new();
+    let run = workspace.jail().run(&["pids"]);
+    assert_eq!(run.ok(), "1 2", "pid 1 and the command");
+    let outside = workspace.unjailed(&["pids"]);
+    assert!(
+        outside.ok().split(' ').count() > 2,
+        "vacuous: few processes outside"
+    );
+}
+
+#[test]
+fn the_launcher_and_pid_1_are_out_of_reach() {
+    let workspace = Workspace::new();
+    let attacks = [
+        // PRIO_PROCESS, pid 1; outside on the probe itself.
+        Attack::new("syscall setpriority 0 1 5", &["EPERM"]).control("syscall setpriority 0 0 5"),
+        Attack::new("syscall prlimit64 1 RLIMIT_NOFILE %5,5 0", &["EPERM"])
+            .control("syscall prlimit64 0 RLIMIT_NOFILE %5,5 0"),
+        Attack::new("syscall prlimit64 1 RLIMIT_NOFILE 0 %0,0", &["EPERM"])
+            .control("syscall prlimit64 0 RLIMIT_NOFILE 0 %0,0"),
+        Attack::new(
+            "syscall openat AT_FDCWD @/proc/1/mem O_RDWR",
+            &["EACCES", "EPERM"],
+        )
+        .control("syscall openat AT_FDCWD @/proc/self/mem O_RDWR"),
+        Attack::new("read /proc/1/environ", &["EACCES", "EPERM"])
+            .control("read /proc/self/environ"),
+        Attack::new("list /proc/1/fd", &["EACCES", "EPERM"]).control("list /proc/self/fd"),
+        Attack::new("list /proc/1/root", &["EACCES", "EPERM"]).control("list /proc/self/root"),
+        Attack::new("list /proc/1/cwd", &["EACCES", "EPERM"]).control("list /proc/self/cwd"),
+    ];
+    assert_denied(&workspace, workspace.jail(), &attacks);
+}
+
+#[test]
+fn killing_everything_hurts_the_command_alone() {
+    let workspace = Workspace::new();
+    let mut bystander = workspace.jail().start(&["sleep", "60"]);
+    wait_for_line(&mut bystander, "ready");
+    // Not allowed, or without effect: the kernel gives pid 1 of a namespace no
+    // signal from inside that it has no handler for.
+    let attempts = ["each", "syscall kill 1 9", "syscall kill 1 15", "say alive"];
+    let run = workspace.jail().run(&attempts);
+    let [by_kill, by_term, alive] = run.lines()[..] else {
+        panic!("three answers: {run:#?}")
+    };
+    assert!(
+        [by_kill, by_term]
+            .iter()
+            .all(|answer| ["ok 0", "EPERM"].contains(answer)),
+        "{run:#?}"
+    );
+    assert_eq!(alive, "ok alive");
+    let run =
+        workspace
+            .jail()
+            .run_program(&["sh", "-c", "kill -9 -1; echo the shell spares itself"]);
+    assert!(
+        run.code == Some(0) || run.code == Some(128 + libc::SIGKILL),
+        "{run:#?}"
+    );
+    assert!(
+        bystander.try_wait().expect("our child").is_none(),
+        "another jail was hit"
+    );
+    bystander.kill().expect("our child");
+    let _ = finish(bystander);
+}
+
+#[test]
+fn daemons_end_with_the_command() {
+    let workspace = Workspace::new();
+    let marker = unique("daemon");
+    // The daemon ignores every signal and holds stdout: that the output ends
+    // before its 60 seconds do shows that it is gone.
+    let start = Instant::now();
+    let run = workspace.jail().run(&["daemon", "60", &marker]);
+    assert_eq!(run.ok(), "daemon");
+    assert!(
+        start.elapsed() < Duration::from_secs(30),
+        "the daemon held the output"
+    );
+    wait_until_gone("a daemon", || processes_with(&marker));
+    // Control: outside it stays.
+    let mut control = common::jail::spawn(
+        std::process::Command::new(workspace.probe()).args(["daemon", "60", &marker]),
+    );
+    control.wait().expect("our child");
+    let left = processes_with(&marker);
+    for pid in &left {
+        kill(Pid::from_raw(*pid), Signal::SIGKILL).expect("our daemon");
+    }
+    assert_eq!(
+        left.len(),
+        1,
+        "vacuous: the daemon doesn't stay outside either"
+    );
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let workspace = Workspace::new();
+    for sent in [
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+    ] {
+        let mut child = workspace.jail().start(&["catch"]);
+        wait_for_line(&mut child, "ready");
+        signal(&child, sent);
+        let run = finish(child);
+        assert_eq!(
+            (run.code, run.stdout.trim()),
+            (Some(0), format!("ok {sent}").as_str())
+        );
+        // And a command that doesn't catch it dies of it.
+        let mut child = workspace.jail().start(&["sleep", "60"]);
+        wait_for_line(&mut child, "ready");
+        signal(&child, sent);
+        let run = finish(child);
+        assert_eq!(run.code, Some(128 + sent as i32), "{sent}: {run:#?}");
+    }
+}
+
+#[test]
+fn a_stopped_run_goes_on() {
+    let workspace = Workspace::new();
+    let mut child = workspace.jail().start(&["sleep", "1"]);
+    wait_for_line(&mut child, "ready");
+    signal(&child, Signal::SIGTSTP);
+    std::thread::sleep(Duration::from_millis(50));
+    signal(&child, Signal::SIGCONT);
+    assert_eq!(finish(child).outcome(), "ok slept");
+}
+
+/// groom-ns under a name that finds it and its pid 1 in the host's list.
+fn named_binary(workspace: &Workspace) -> (std::path::PathBuf, String) {
+    // A comm has 15 bytes: the pid and the counter of `unique` fit.
+    let name = unique("gn");
+    let copy = workspace.path(&name);
+    install(&binary(), &copy);
+    (copy, name)
+}
+
+#[test]
+fn nothing_survives_a_launcher_that_is_killed_at_any_moment() {
+    let workspace = Workspace::with_git();
+    let (copy, name) = named_binary(&workspace);
+    let marker = unique("survivor");
+    let launches = if std::env::var_os("GROOM_NS_LONG").is_some() {
+        1000
+    } else {
+        40
+    };
+    for launch in 0..launches {
+        let jail = workspace.jail().writable().binary(copy.clone());
+        let mut child = jail.start(&["stubborn", "60", &marker]);
+        // 0 to 20 ms, from before the fork to a command that has long been running.
+        std::thread::sleep(Duration::from_micros(500 * (launch % 41)));
+        child.kill().expect("our child");
+        // Its end also waits for the end of both outputs.
+        let _ = finish(child);
+    }
+    wait_until_gone("a command", || processes_with(&marker));
+    wait_until_gone("a process of groom-ns", || processes_named(&name));
+}
+
+#[test]
+fn the_command_ends_with_its_launchers_parent() {
+    let workspace = Workspace::new();
+    let (copy, name) = named_binary(&workspace);
+    let marker = unique("orphan");
+    let jail = workspace.jail().binary(copy).in_situation(&["parent"]);
+    let mut parent = jail.start(&["stubborn", "60", &marker]);
+    wait_for_line(&mut parent, "ready");
+    parent.kill().expect("our child");
+    let _ = finish(parent);
+    wait_until_gone("a command", || processes_with(&marker));
+    wait_until_gone("a process of groom-ns", || processes_named(&name));
+}
+
+#[test]
+fn a_launcher_started_by_a_thread_that_ends_lives_on() {
+    let workspace = Workspace::new();
+    let jail = workspace.jail();
+    let start = move || jail.start(&["sleep", "1"]);
+    let child = std::thread::spawn(start).join().expect("the thread ends");
+    assert!(finish(child).outcome().ends_with("ok slept"));
+}
+
+#[test]
+fn two_runs_share_nothing() {
+    let workspace = Workspace::new();
+    let mut first = workspace
+        .jail()
+        .start(&["seq", "write /tmp/shared x", "sleep 60"]);
+    wait_for_line(&mut first, "ready");
+    let run = workspace.jail().run(&["each", "read /tmp/shared", "pids"]);
+    assert_eq!(run.lines()[0], "ENOENT");
+    first.kill().expect("our child");
+    let _ = finish(first);
+}
+
+#[test]
+fn the_hosts_mount_table_is_unchanged_by_runs() {
+    let workspace = Workspace::with_git();
+    let root = path_str(workspace.root()).to_owned();
+    let _ = workspace.jail_with_out().writable().run(&["say", "ran"]);
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("the host's mounts");
+    assert!(!mounts.contains(&root), "a mount was left behind: {mounts}");
+}

@@ -1,0 +1,17 @@
+//! Promise 1: what can't be built is refused, with its reason, and nothing ran.
+
+#![allow(clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
+#[path = "refuse/environment.rs"]
+mod environment;
+#[path = "refuse/input.rs"]
+mod input;
+#[path = "refuse/output.rs"]
+mod output;
+#[path = "refuse/overlaps.rs"]
+mod overlaps;
+#[path = "refuse/setup_syscalls.rs"]
+mod setup_syscalls;
+#[path = "refuse/sockets.rs"]
+mod sockets;
