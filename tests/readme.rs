@@ -125,11 +125,9 @@ impl Place {
         let mut output = Vec::new();
         reader.read_to_end(&mut output).expect("a readable pipe");
         child.wait().expect("a child of this process");
-        String::from_utf8_lossy(&output)
-            .lines()
-            .filter(|line| !line.contains(WARNING))
-            .map(|line| format!("{line}\n"))
-            .collect()
+        let output = String::from_utf8_lossy(&output);
+        let lines = output.lines().filter(|line| !line.contains(WARNING));
+        lines.collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -294,7 +292,7 @@ fn sources(root: &Path, folder: &str, found: &mut Vec<(String, usize)>) {
         let path = format!("{folder}/{name}");
         if entry.file_type().expect("a type").is_dir() {
             sources(root, &path, found);
-        } else if path.ends_with(".rs") {
+        } else if entry.path().extension().is_some_and(|name| name == "rs") {
             let text = fs::read_to_string(entry.path()).expect("a source");
             found.push((path, text.lines().count()));
         }
