@@ -5,13 +5,14 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use nix::errno::Errno;
 
 use groom_ns::cli::{self, Command, PlanFormat};
 use groom_ns::confine::landlock;
 use groom_ns::host::Host;
 use groom_ns::plan::{self, step::Plan};
 use groom_ns::policy::{self, CloneMode, Held, Policy};
-use groom_ns::refusal::{EXIT_REFUSED, Refusal, shown};
+use groom_ns::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
 use groom_ns::{identity, run, say, sys};
 
 fn main() -> ExitCode {
@@ -29,7 +30,9 @@ fn main() -> ExitCode {
 /// Judges, plans, and prints the plan or carries it out.
 fn start(command: &cli::Run) -> Result<ExitCode> {
     // Whatever else the caller left open is nobody's business from here on.
-    sys::process::close_from(3).context("close_range")?;
+    sys::process::close_from(3).map_err(leave("close_range"))?;
+    // Ignored, it would let the kernel reap pid 1 before its end is known.
+    sys::signal::set_default(libc::SIGCHLD).map_err(leave("rt_sigaction"))?;
     let (policy, plan, held) = plan(command)?;
     match command.plan {
         Some(PlanFormat::Text) => print(&plan.to_string()),
@@ -42,6 +45,15 @@ fn start(command: &cli::Run) -> Result<ExitCode> {
             report_new_repositories(&policy);
             Ok(ExitCode::from(code))
         }
+    }
+}
+
+fn leave(call: &'static str) -> impl Fn(Errno) -> Refusal {
+    move |errno| {
+        Refusal::new(Reason::Setup, "leave the caller's process state behind")
+            .about(call)
+            .errno(errno)
+            .remedy("an outer sandbox denies it: allow it there")
     }
 }
 

@@ -24,7 +24,7 @@ use crate::plan::step::{Build, Identity, Inode, Plan, Route};
 use crate::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
 use crate::sys::memory::wipe_strings;
 use crate::sys::process::{Forked, close_all_but, fork_into, join_session_keyring};
-use crate::sys::signal::unignore_all;
+use crate::sys::signal::set_all_default;
 
 use super::channel::{Channel, FromJail, ToJail};
 use super::stdio::{self, Stdio};
@@ -220,7 +220,7 @@ fn fresh_keyring() -> Result<(), Refusal> {
 fn become_the_command(plan: &Plan, inherited: &Inherited, gate: &OwnedFd) -> ! {
     let confined = (|| {
         setsid().map_err(setup("setsid"))?;
-        unignore_all();
+        set_all_default().map_err(setup("rt_sigaction"))?;
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
             .map_err(setup("sigprocmask"))?;
         inherited.stdio.install()?;

@@ -62,7 +62,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host) -> Result<(Policy, He
     let writable = run.clone_mode == cli::CloneMode::RwGitRo;
 
     let all = candidates(caller, run)?;
-    let homes = homes(caller);
+    let homes = homes(caller)?;
     for found in &all {
         places::judge(found, host, &homes)?;
     }
@@ -120,15 +120,35 @@ fn candidates(caller: &Caller, run: &cli::Run) -> Result<Vec<Candidate>, Refusal
     Ok(all)
 }
 
-/// The caller's home, canonical, and those of /etc/passwd.
-fn homes(caller: &Caller) -> Vec<PathBuf> {
-    let own = (caller.env)(OsStr::new("HOME"))
+/// The caller's home, canonical, and those of /etc/passwd. A HOME that isn't
+/// there, or that the caller can't reach, can't be what was named either.
+fn homes(caller: &Caller) -> Result<Vec<PathBuf>, Refusal> {
+    let named = (caller.env)(OsStr::new("HOME"))
         .map(PathBuf::from)
-        .filter(|home| home.is_absolute())
-        .and_then(|home| resolve(&caller.cwd, &home).ok())
-        .map(|home| home.path);
-    let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
-    places::homes(own, &String::from_utf8_lossy(&passwd))
+        .filter(|home| home.is_absolute());
+    let own = match named.as_deref().map(|home| resolve(&caller.cwd, home)) {
+        None => None,
+        Some(Ok(home)) => Some(home.path),
+        Some(Err(fault)) => match fault.errno {
+            Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::ELOOP => None,
+            errno => {
+                return Err(Refusal::new(Reason::Path, "look for the home folder")
+                    .path(&fault.at)
+                    .errno(errno)
+                    .remedy("correct HOME, or unset it"));
+            }
+        },
+    };
+    let passwd = match std::fs::read("/etc/passwd") {
+        Ok(passwd) => passwd,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => {
+            return Err(Refusal::new(Reason::Path, "look for home folders")
+                .path("/etc/passwd")
+                .errno(Errno::try_from(error).unwrap_or(Errno::EIO)));
+        }
+    };
+    Ok(places::homes(own, &String::from_utf8_lossy(&passwd)))
 }
 
 fn term(caller: &Caller) -> Option<String> {

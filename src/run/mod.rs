@@ -217,10 +217,12 @@ fn namespace_of<'made>(
 /// Blocks the signals that are passed on, but for those that the caller had
 /// ignored (nohup(1)): blocked, they would be delivered here all the same.
 fn hold_signals() -> Result<SignalFd, Refusal> {
-    let held: SigSet = PASSED_ON
-        .into_iter()
-        .filter(|signal| !is_ignored(*signal as i32))
-        .collect();
+    let mut held = SigSet::empty();
+    for signal in PASSED_ON {
+        if !is_ignored(signal as i32).map_err(setup("rt_sigaction"))? {
+            held.add(signal);
+        }
+    }
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&held), None).map_err(setup("sigprocmask"))?;
     SignalFd::with_flags(&held, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
         .map_err(setup("signalfd"))

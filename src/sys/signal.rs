@@ -1,29 +1,75 @@
 //! Signal dispositions, which exec keeps where they are "ignore".
+//!
+//! By rt_sigaction(2) itself: libc's sigaction hides signals 32 and 33, which it
+//! uses for threads, and a caller may have ignored those too.
 
-use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Whether a signal is ignored, as nohup(1) leaves SIGHUP.
-pub fn is_ignored(signal: libc::c_int) -> bool {
-    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: a null new action only asks; `action` has room for the old one.
-    let done = unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) };
-    if done != 0 {
-        return false;
-    }
-    // SAFETY: sigaction succeeded, so it has filled `action` in; before that it
-    // was zeroed, which is a valid value of it.
-    let action = unsafe { action.assume_init() };
-    action.sa_sigaction == libc::SIG_IGN
+use nix::Result;
+use nix::errno::Errno;
+
+/// The last signal, `_NSIG` of asm/signal.h.
+const LAST: libc::c_int = 64;
+
+/// The kernel's `struct sigaction` (x86_64, asm/signal.h).
+#[repr(C)]
+struct Action {
+    handler: libc::sighandler_t,
+    flags: libc::c_ulong,
+    restorer: usize,
+    mask: u64,
 }
 
-/// Sets every signal that is ignored to its default. Handlers are reset by
-/// execve(2) itself. Rust's runtime ignores SIGPIPE; a caller may ignore others.
-pub fn unignore_all() {
-    for signal in 1..=libc::SIGRTMAX() {
-        if is_ignored(signal) {
-            // SAFETY: SIG_DFL is no function of ours, so no handler can outlive its code.
-            unsafe { libc::signal(signal, libc::SIG_DFL) };
-        }
-    }
+/// The default disposition, without flags.
+static DEFAULT: Action = Action {
+    handler: libc::SIG_DFL,
+    flags: 0,
+    restorer: 0,
+    mask: 0,
+};
+
+/// Whether a signal is ignored, as nohup(1) leaves SIGHUP.
+pub fn is_ignored(signal: libc::c_int) -> Result<bool> {
+    let mut action = Action {
+        handler: libc::SIG_DFL,
+        flags: 0,
+        restorer: 0,
+        mask: 0,
+    };
+    // SAFETY: a null new action only asks; `action` has the kernel's layout, whose
+    // mask is as long as the last argument says, and outlives the call.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            signal,
+            ptr::null::<Action>(),
+            &raw mut action,
+            size_of::<u64>(),
+        )
+    };
+    Errno::result(done).map(|_| action.handler == libc::SIG_IGN)
+}
+
+/// Gives a signal its default disposition back.
+pub fn set_default(signal: libc::c_int) -> Result<()> {
+    // SAFETY: as in `is_ignored`, the other way round; SIG_DFL is no function of
+    // ours, so no handler can outlive its code.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            signal,
+            &raw const DEFAULT,
+            ptr::null_mut::<Action>(),
+            size_of::<u64>(),
+        )
+    };
+    Errno::result(done).map(drop)
+}
+
+/// Gives every signal but SIGKILL and SIGSTOP, which have no other, its default
+/// disposition. Rust's runtime ignores SIGPIPE; a caller may ignore any.
+pub fn set_all_default() -> Result<()> {
+    (1..=LAST)
+        .filter(|signal| ![libc::SIGKILL, libc::SIGSTOP].contains(signal))
+        .try_for_each(set_default)
 }
