@@ -17,7 +17,11 @@ fn the_exit_code_is_the_commands() {
     for code in [0, 1, 42, 125, 255] {
         let run = workspace.jail().run(&["exit", &code.to_string()]);
         assert_eq!(run.code, Some(code), "{run:#?}");
-        assert_eq!(run.stderr, "", "nothing of groom-ns's own on stderr");
+        assert_eq!(
+            run.stderr_but_for_groups(),
+            "",
+            "nothing of groom-ns's own on stderr"
+        );
     }
 }
 
@@ -38,6 +42,7 @@ fn what_cannot_be_executed_is_126_and_what_is_not_there_127() {
         (path_str(&text), 126),
         ("/usr", 126),
         ("/no/such/program", 127),
+        ("/etc/passwd/program", 127),
         ("no-such-program", 127),
     ] {
         let run = workspace.jail().run_program(&[command]);
@@ -141,7 +146,7 @@ fn output_is_complete_and_in_its_stream() {
     let script = "head -c 3000000 /dev/zero | tr '\\0' x; echo error >&2; exit 3";
     let run = workspace.jail().run_program(&["sh", "-c", script]);
     assert_eq!((run.code, run.stdout.len()), (Some(3), 3_000_000));
-    assert_eq!(run.stderr, "error\n");
+    assert_eq!(run.stderr_but_for_groups(), "error\n");
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl End {
                 let errno = Errno::from_raw(errno);
                 let what = errno.desc();
                 say::note(format_args!("cannot execute {program}: {errno:?} ({what})"));
-                Ok(if errno == Errno::ENOENT {
+                Ok(if matches!(errno, Errno::ENOENT | Errno::ENOTDIR) {
                     EXIT_NOT_FOUND
                 } else {
                     EXIT_NOT_EXECUTABLE
