@@ -130,6 +130,9 @@ fn signals_are_passed_on() {
         Signal::SIGHUP,
         Signal::SIGQUIT,
     ] {
+        // Tests that were started in the background inherit INT and QUIT as
+        // ignored, and groom-ns would take that for the caller's wish.
+        groom_ns::sys::signal::set_default(sent as i32).unwrap();
         let mut child = workspace.jail().start(&["catch"]);
         wait_for_line(&mut child, "ready");
         signal(&child, sent);
