@@ -38,18 +38,17 @@ fn a_signal_is_128_and_its_number() {
 fn what_cannot_be_executed_is_126_and_what_is_not_there_127() {
     let workspace = Workspace::new();
     let text = workspace.file("clone/not-executable", "text");
-    for (command, code) in [
-        (path_str(&text), 126),
-        ("/usr", 126),
-        ("/no/such/program", 127),
-        ("/etc/passwd/program", 127),
-        ("no-such-program", 127),
+    for (command, code, errno) in [
+        (path_str(&text), 126, "EACCES"),
+        ("/usr", 126, "EACCES"),
+        ("/no/such/program", 127, "ENOENT"),
+        ("/etc/passwd/program", 127, "ENOTDIR"),
+        ("no-such-program", 127, "ENOENT"),
     ] {
         let run = workspace.jail().run_program(&[command]);
         assert_eq!(run.code, Some(code), "{command}: {run:#?}");
-        let errno = if code == 126 { "EACCES" } else { "ENOENT" };
-        let said = run.stderr.starts_with("groom-ns: ") && run.stderr.contains(errno);
-        assert!(said, "the kernel's answer is told: {run:#?}");
+        let said = format!("groom-ns: cannot execute {command}: {errno} ");
+        assert!(run.stderr.contains(&said), "{said}: {run:#?}");
     }
 }
 
