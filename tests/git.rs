@@ -2,7 +2,11 @@
 
 #![allow(clippy::expect_used, clippy::panic, missing_docs)]
 
+#[path = "git/bare.rs"]
+mod bare;
 mod common;
+#[path = "git/leads_out.rs"]
+mod leads_out;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

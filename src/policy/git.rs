@@ -2,18 +2,15 @@
 //! is configuration that the host's git obeys later, hooks included.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::stat::{fstat, fstatat};
 
 use super::GitCovers;
+use super::git_dir::{self, Around, read};
 use super::grant::Candidate;
 use super::kinds::{What, inode};
 use super::paths::{Start, open_without_links, resolve};
@@ -26,16 +23,16 @@ const DOT_GIT: &str = ".git";
 const GITDIR: &[u8] = b"gitdir: ";
 /// The longest gitdir file that is read: the prefix, a path and a line end.
 const GITDIR_MAX: u64 = 8 + 4096 + 2;
-/// What git reads or runs by these names in a `.git`. As links they would lead
-/// to where a cover of the `.git` doesn't reach.
-const NO_LINKS: [&str; 5] = ["config", "config.worktree", "hooks", "info", "objects"];
-
 /// Judges a clone in mode `rw-git-ro` by what the survey found in it.
 ///
 /// # Errors
 /// `git` where its own `.git` is no folder, or a nested one is of a shape that
 /// can't be covered.
-pub(crate) fn judge(clone: &Candidate, found: &Found) -> Result<GitCovers, Refusal> {
+pub(crate) fn judge(
+    clone: &Candidate,
+    out_dir: Option<&Path>,
+    found: &Found,
+) -> Result<GitCovers, Refusal> {
     let root = clone.fd.as_fd();
     let base = &clone.granted.path;
     own(root, base)?;
@@ -47,6 +44,20 @@ pub(crate) fn judge(clone: &Candidate, found: &Found) -> Result<GitCovers, Refus
         let above = path.ancestors().skip(1);
         parents.extend(above.filter(|path| !path.as_os_str().is_empty()));
     }
+    let around = Around {
+        root,
+        base,
+        out_dir,
+        gits: gits.iter().map(|(path, _)| path.as_path()).collect(),
+        parents: parents.iter().map(|path| base.join(path)).collect(),
+    };
+    for path in around
+        .gits
+        .iter()
+        .filter_map(|git| git.strip_prefix(base).ok())
+    {
+        git_dir::judge(&around, path)?;
+    }
     // Sorted, a folder comes before what lies in it.
     let parents = parents
         .into_iter()
@@ -55,7 +66,7 @@ pub(crate) fn judge(clone: &Candidate, found: &Found) -> Result<GitCovers, Refus
     Ok(GitCovers { gits, parents })
 }
 
-fn refusal(path: impl AsRef<Path>) -> Refusal {
+pub(super) fn refusal(path: impl AsRef<Path>) -> Refusal {
     Refusal::new(Reason::Git, "look at the clone's .git").path(path)
 }
 
@@ -98,36 +109,17 @@ fn cover(root: BorrowedFd<'_>, base: &Path, path: &Path) -> Result<(PathBuf, Ino
     let whole = base.join(path);
     let stat = fstat(&fd).map_err(|errno| refusal(&whole).errno(errno))?;
     match What::of(stat.st_mode) {
-        What::Dir => folder(&fd, &whole)?,
-        What::File => gitdir_file(root, base, path)?,
+        What::Dir => {}
+        What::File => {
+            git_dir::one_name(&whole, &stat)?;
+            gitdir_file(root, base, path)?;
+        }
         What::Link | What::Socket | What::Special => {
             return Err(refusal(&whole)
                 .remedy("it is neither a folder nor a file: remove it, or use --clone-mode ro"));
         }
     }
     Ok((whole, identity))
-}
-
-/// A `.git` folder keeps its configuration and hooks in itself.
-fn folder(fd: &OwnedFd, whole: &Path) -> Result<(), Refusal> {
-    let entry = |name: &str| match fstatat(fd, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Some(What::of(stat.st_mode))),
-        Err(Errno::ENOENT) => Ok(None),
-        Err(errno) => Err(refusal(whole.join(name)).errno(errno)),
-    };
-    for name in NO_LINKS {
-        if entry(name)? == Some(What::Link) {
-            return Err(refusal(whole.join(name)).remedy(
-                "it is a symbolic link, so covering .git doesn't cover it: put the real thing there, or use --clone-mode ro",
-            ));
-        }
-    }
-    match entry("commondir")? {
-        None => Ok(()),
-        Some(_) => Err(refusal(whole.join("commondir")).remedy(
-            "it makes git read its configuration elsewhere: use a full clone, or --clone-mode ro",
-        )),
-    }
 }
 
 /// A nested gitdir file must lead into the clone's own `.git`, by a way that the
@@ -143,9 +135,9 @@ fn gitdir_file(root: BorrowedFd<'_>, base: &Path, path: &Path) -> Result<(), Ref
             None => refusal,
         }
     };
-    let text = read_gitdir(root, path).map_err(|errno| refuse(Some(errno)))?;
+    let text = read(root, path, GITDIR_MAX).map_err(|errno| refuse(Some(errno)))?;
     let line = text.strip_prefix(GITDIR).ok_or_else(|| refuse(None))?;
-    let target = Path::new(OsStr::from_bytes(line.trim_ascii_end()));
+    let target = git_dir::path_of(line);
     if goes_up_after_down(target) {
         return Err(refuse(None));
     }
@@ -172,19 +164,6 @@ fn goes_up_after_down(path: &Path) -> bool {
     path.components()
         .skip_while(|part| !matches!(part, Component::Normal(_)))
         .any(|part| part == Component::ParentDir)
-}
-
-fn read_gitdir(root: BorrowedFd<'_>, path: &Path) -> Result<Vec<u8>, Errno> {
-    // O_NONBLOCK: by now it may be a FIFO.
-    let how = OpenHow::new()
-        .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_BENEATH);
-    let mut text = Vec::new();
-    File::from(openat2(root, path, how)?)
-        .take(GITDIR_MAX)
-        .read_to_end(&mut text)
-        .map_err(|error| Errno::try_from(error).unwrap_or(Errno::EIO))?;
-    Ok(text)
 }
 
 /// After a run: every `.git` in the clone that wasn't there before, sorted, and
@@ -232,7 +211,7 @@ mod tests {
             foreign_to: None,
             command: nix::unistd::geteuid().as_raw(),
         };
-        judge(&clone, &walk(clone.fd.as_fd(), &ask))
+        judge(&clone, Some(&temp.at("o")), &walk(clone.fd.as_fd(), &ask))
     }
 
     fn paths(list: &[(PathBuf, Inode)]) -> Vec<&Path> {

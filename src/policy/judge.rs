@@ -194,7 +194,9 @@ fn survey(all: &[Candidate], writable: bool, host: &Host) -> Result<Surveyed, Re
         let can_chmod = tree.role == Role::OutDir || ask.gits;
         refuse_unknown(tree, &ask, can_chmod, &found)?;
         if ask.gits {
-            surveyed.covers = Some(git::judge(tree, &found)?);
+            let out_dir = all.iter().find(|found| found.role == Role::OutDir);
+            let out_dir = out_dir.map(|found| found.granted.path.as_path());
+            surveyed.covers = Some(git::judge(tree, out_dir, &found)?);
         }
         let sockets = found.sockets.iter();
         surveyed

@@ -3,6 +3,7 @@
 
 mod env;
 pub mod git;
+mod git_dir;
 mod grant;
 mod judge;
 pub(crate) mod kinds;
@@ -92,7 +93,7 @@ pub enum CloneMode {
 /// What is mounted over a writable clone. Absolute canonical paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GitCovers {
-    /// Every `.git` folder, and every gitdir file that points into the clone's own: read-only.
+    /// Every `.git` folder, every bare repository, and every gitdir file that points into the clone's own: read-only.
     pub gits: Vec<(PathBuf, Inode)>,
     /// Every folder between the clone and a nested `.git`, held in its place,
     /// outermost first.

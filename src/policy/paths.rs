@@ -49,6 +49,8 @@ pub(crate) struct Resolved {
     pub(crate) alias: Option<PathBuf>,
     /// Where the symbolic links lay that were followed, in order.
     pub(crate) followed: Vec<PathBuf>,
+    /// Where a walk by hand stood after each component, its end included.
+    pub(crate) passed: Vec<PathBuf>,
     /// An `O_PATH` descriptor of what `path` names.
     pub(crate) fd: OwnedFd,
     /// What it is.
@@ -98,10 +100,28 @@ fn resolve_from(dir: BorrowedFd<'_>, base: &Path, typed: &Path) -> Result<Resolv
     let absolute = base.join(typed);
     match open_without_links(dir, typed) {
         // No link on the way, so `..` means what it says.
-        Ok(fd) => Resolved::checked(fd, clean(&absolute), None, Vec::new()),
-        Err(Errno::ELOOP) => Walk::new(dir, base, typed)?.finish(typed, &absolute),
+        Ok(fd) => Resolved::checked(fd, clean(&absolute), None, Walked::default()),
+        Err(Errno::ELOOP) => match Walk::new(dir, base, typed)?.finish(&absolute)? {
+            // The first look met a link and the second none.
+            found if found.followed.is_empty() => Err(Fault::moved(typed)),
+            found => Ok(found),
+        },
         Err(errno) => Err(Fault::of(errno, typed)),
     }
+}
+
+/// Resolves by hand in any case, for whoever must know every place on the way.
+pub(crate) fn trace(start: &Start, path: &Path) -> Result<Resolved, Fault> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.is_empty() || bytes.contains(&0) {
+        return Err(Fault::of(Errno::EINVAL, path));
+    }
+    let base = if path.is_absolute() {
+        Path::new("/")
+    } else {
+        &start.path
+    };
+    Walk::new(start.dir.as_fd(), base, path)?.finish(&base.join(path))
 }
 
 /// Opens `path` with `O_PATH` if no component of it is a symbolic link
@@ -121,7 +141,7 @@ impl Resolved {
         fd: OwnedFd,
         path: PathBuf,
         alias: Option<PathBuf>,
-        followed: Vec<PathBuf>,
+        walked: Walked,
     ) -> Result<Resolved, Fault> {
         let stat = fstat(&fd).map_err(|errno| Fault::of(errno, &path))?;
         let again = open_without_links(AT_FDCWD, &path)
@@ -137,11 +157,19 @@ impl Resolved {
         Ok(Resolved {
             path,
             alias,
-            followed,
+            followed: walked.followed,
+            passed: walked.passed,
             fd,
             stat,
         })
     }
+}
+
+/// What a walk by hand came by; empty if there was none.
+#[derive(Default)]
+struct Walked {
+    followed: Vec<PathBuf>,
+    passed: Vec<PathBuf>,
 }
 
 /// A walk that stands somewhere.
@@ -152,7 +180,7 @@ struct Walk {
     path: PathBuf,
     /// What is left to walk, and whether it was typed or came out of a link.
     left: VecDeque<(OsString, bool)>,
-    followed: Vec<PathBuf>,
+    walked: Walked,
     /// No typed `..` came after a link, so the typed path can be cleaned
     /// without asking the filesystem.
     lexical: bool,
@@ -168,23 +196,20 @@ impl Walk {
             here,
             path: base.to_owned(),
             left: split(typed.as_os_str(), true),
-            followed: Vec::new(),
+            walked: Walked::default(),
             lexical: true,
         })
     }
 
-    fn finish(mut self, typed: &Path, absolute: &Path) -> Result<Resolved, Fault> {
+    fn finish(mut self, absolute: &Path) -> Result<Resolved, Fault> {
         while let Some((name, was_typed)) = self.left.pop_front() {
             self.step(&name, was_typed)
                 .map_err(|errno| Fault::of(errno, &self.path.join(&name)))?;
+            self.walked.passed.push(self.path.clone());
         }
         let alias = clean(absolute);
-        if self.path == alias && self.followed.is_empty() {
-            // The first look met a link and the second none.
-            return Err(Fault::moved(typed));
-        }
         let alias = (self.lexical && alias != self.path).then_some(alias);
-        Resolved::checked(self.here, self.path, alias, self.followed)
+        Resolved::checked(self.here, self.path, alias, self.walked)
     }
 
     fn step(&mut self, name: &OsStr, was_typed: bool) -> Result<(), Errno> {
@@ -193,7 +218,7 @@ impl Walk {
             b".." => {
                 self.here = openat(&self.here, "..", O_DIR, Mode::empty())?;
                 self.path.pop();
-                self.lexical &= !was_typed || self.followed.is_empty();
+                self.lexical &= !was_typed || self.walked.followed.is_empty();
             }
             _ => {
                 let next = openat(&self.here, name, O_NODE, Mode::empty())?;
@@ -209,7 +234,7 @@ impl Walk {
     }
 
     fn follow(&mut self, name: &OsStr, link: &OwnedFd, stat: &FileStat) -> Result<(), Errno> {
-        if self.followed.len() == MAX_LINKS {
+        if self.walked.followed.len() == MAX_LINKS {
             return Err(Errno::ELOOP);
         }
         // As fs.protected_symlinks (proc_sys_fs(5)) has it, which a walk by hand
@@ -226,7 +251,7 @@ impl Walk {
         if target.is_empty() {
             return Err(Errno::ENOENT);
         }
-        self.followed.push(self.path.join(name));
+        self.walked.followed.push(self.path.join(name));
         if target.as_bytes().starts_with(b"/") {
             self.here = openat(AT_FDCWD, "/", O_DIR, Mode::empty())?;
             self.path = PathBuf::from("/");
@@ -297,92 +322,4 @@ impl Fault {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::policy::testing::{TempDir, held};
-
-    #[allow(clippy::unnecessary_wraps)] // as `resolve` takes it
-    fn at(temp: &TempDir) -> Result<Start, Errno> {
-        Ok(Start {
-            dir: held(temp.path()),
-            path: temp.path().to_owned(),
-        })
-    }
-
-    /// a/b/f is a file; l → a/b; deep → l; up → ../<temp>/a; loop → loop; gone → nowhere.
-    fn tree() -> TempDir {
-        let temp = TempDir::new();
-        temp.file("a/b/f", "");
-        temp.link("l", "a/b");
-        temp.link("deep", "l/");
-        temp.link("loop", "loop");
-        temp.link("gone", "nowhere");
-        let abs = temp.at("a");
-        temp.link("abs", abs);
-        temp
-    }
-
-    #[test]
-    fn canonical_paths_and_aliases() {
-        let temp = tree();
-        let cwd = at(&temp);
-        for (typed, path, alias, links) in [
-            ("a/b", "a/b", None, &[][..]),
-            (".", "", None, &[]),
-            ("./a//b/../b/", "a/b", None, &[]),
-            ("l", "a/b", Some("l"), &["l"]),
-            ("l/f", "a/b/f", Some("l/f"), &["l"]),
-            ("deep", "a/b", Some("deep"), &["deep", "l"]),
-            ("a/../deep/f", "a/b/f", Some("deep/f"), &["deep", "l"]),
-            ("l/..", "a", None, &["l"]),
-            ("abs/b/", "a/b", Some("abs/b"), &["abs"]),
-        ] {
-            for typed in [PathBuf::from(typed), temp.path().join(typed)] {
-                let found = resolve(&cwd, &typed).unwrap_or_else(|f| panic!("{typed:?}: {f:?}"));
-                assert_eq!(found.path, clean(&temp.at(path)), "{typed:?}");
-                assert_eq!(found.alias, alias.map(|name| temp.at(name)), "{typed:?}");
-                let links: Vec<PathBuf> = links.iter().map(|link| temp.at(link)).collect();
-                assert_eq!(found.followed, links, "{typed:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn faults() {
-        let temp = tree();
-        let cwd = at(&temp);
-        for (typed, errno) in [
-            ("", Errno::ENOENT),
-            ("nowhere", Errno::ENOENT),
-            ("gone", Errno::ENOENT),
-            ("loop", Errno::ELOOP),
-            ("a/b/f/", Errno::ENOTDIR),
-            ("l/f/", Errno::ENOTDIR),
-            ("l/f/x", Errno::ENOTDIR),
-            ("a\0b", Errno::EINVAL),
-        ] {
-            let fault = resolve(&cwd, Path::new(typed)).err().expect(typed);
-            assert_eq!(fault.errno, errno, "{typed:?}");
-        }
-    }
-
-    #[test]
-    fn without_a_current_folder() {
-        let temp = tree();
-        let cwd = Err(Errno::ENOENT);
-        assert!(resolve(&cwd, &temp.at("l")).is_ok());
-        let fault = resolve(&cwd, Path::new("l")).err().expect("fault");
-        assert!(fault.remedy.contains("current folder"));
-    }
-
-    #[test]
-    fn parents_that_can_only_be_searched() {
-        use std::os::unix::fs::PermissionsExt as _;
-        let temp = tree();
-        let mode = |mode| std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(temp.at("a"), mode(0o111)).expect("chmod");
-        let found = resolve(&at(&temp), Path::new("l/f"));
-        std::fs::set_permissions(temp.at("a"), mode(0o755)).expect("chmod");
-        assert_eq!(found.expect("found").path, temp.at("a/b/f"));
-    }
-}
+mod tests;

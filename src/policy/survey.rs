@@ -20,8 +20,8 @@ use super::paths::open_without_links;
 /// What to look for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
-    /// Entries named `.git`, in any case: some filesystems make no difference.
-    /// Not beneath one.
+    /// Entries named `.git`, in any case: some filesystems make no difference; and
+    /// bare repositories, but for the tree itself. Not beneath one.
     pub(crate) gits: bool,
     /// UNIX sockets.
     pub(crate) sockets: bool,
@@ -41,7 +41,7 @@ impl Ask {
 /// What was found, as paths relative to the tree.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Entries named `.git`.
+    /// Entries named `.git`, and bare repositories.
     pub(crate) gits: Vec<PathBuf>,
     pub(crate) sockets: Vec<PathBuf>,
     /// The first entry of another owner; the walk ends there.
@@ -87,6 +87,8 @@ fn read_folder(
     pending: &mut Vec<Pending>,
 ) -> Result<(), Errno> {
     let fd = open_folder(root, &folder.path)?;
+    let (gits, below) = (found.gits.len(), pending.len());
+    let mut bare = Bare::default();
     // The iterator borrows its `Dir`, so what must be asked about an entry is
     // asked through a second descriptor.
     let twin = fd.try_clone().map_err(|_| Errno::EMFILE)?;
@@ -96,6 +98,7 @@ fn read_folder(
         if name == c"." || name == c".." {
             continue;
         }
+        bare.meet(name.to_bytes());
         let Some((what, foreign)) = look(fd.as_fd(), &entry, ask)? else {
             continue;
         };
@@ -122,20 +125,60 @@ fn read_folder(
             pending.push(Pending { path, inside });
         }
     }
+    let root = folder.path.as_os_str().is_empty();
+    if ask.gits && bare.is_whole() && !folder.inside && !root {
+        // All of it is git's, so what was met in it isn't a find of its own.
+        found.gits.truncate(gits);
+        found.gits.push(folder.path.clone());
+        let below = pending.split_off(below).into_iter();
+        let more = ask.sockets || ask.foreign_to.is_some();
+        pending.extend(below.filter(|_| more).map(|folder| Pending {
+            inside: true,
+            ..folder
+        }));
+    }
     Ok(())
+}
+
+/// What git takes for a repository, whatever its name: a folder with these three
+/// in it (`is_git_directory` in git's setup.c).
+#[derive(Clone, Copy, Default)]
+pub(super) struct Bare {
+    head: bool,
+    objects: bool,
+    refs: bool,
+}
+
+impl Bare {
+    pub(super) fn meet(&mut self, name: &[u8]) {
+        self.head |= name.eq_ignore_ascii_case(b"HEAD");
+        self.objects |= name.eq_ignore_ascii_case(b"objects");
+        self.refs |= name.eq_ignore_ascii_case(b"refs");
+    }
+
+    pub(super) fn has_head(self) -> bool {
+        self.head
+    }
+
+    pub(super) fn is_whole(self) -> bool {
+        self.head && self.objects && self.refs
+    }
+}
+
+/// What the directory itself says that an entry is.
+pub(super) fn told(entry: &Entry) -> Option<What> {
+    Some(match entry.file_type()? {
+        Type::Directory => What::Dir,
+        Type::Socket => What::Socket,
+        Type::File => What::File,
+        Type::Symlink => What::Link,
+        _ => What::Special,
+    })
 }
 
 /// What an entry is, and whether it is of another owner; none if it vanished.
 fn look(dir: BorrowedFd<'_>, entry: &Entry, ask: &Ask) -> Result<Option<(What, bool)>, Errno> {
-    let told = match entry.file_type() {
-        Some(Type::Directory) => Some(What::Dir),
-        Some(Type::Socket) => Some(What::Socket),
-        Some(Type::File) => Some(What::File),
-        Some(Type::Symlink) => Some(What::Link),
-        Some(_) => Some(What::Special),
-        None => None,
-    };
-    if let (Some(what), None) = (told, ask.foreign_to) {
+    if let (Some(what), None) = (told(entry), ask.foreign_to) {
         return Ok(Some((what, false)));
     }
     match fstatat(dir, entry.file_name(), AtFlags::AT_SYMLINK_NOFOLLOW) {
@@ -149,7 +192,7 @@ fn look(dir: BorrowedFd<'_>, entry: &Entry, ask: &Ask) -> Result<Option<(What, b
 }
 
 /// By its path from the tree's root, so that no chain of descriptors is held.
-fn open_folder(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+pub(super) fn open_folder(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
     let how = OpenHow::new()
         .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)
         .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_BENEATH);
@@ -215,6 +258,26 @@ mod tests {
             ..ask
         };
         assert_eq!(look_for(&temp, ask).gits, expected);
+    }
+
+    #[test]
+    fn bare_repositories_but_not_the_tree_itself() {
+        let temp = TempDir::new();
+        for name in ["", "a/x/", "a/less/", "a/x/modules/y/"] {
+            temp.file(&format!("{name}HEAD"), "");
+            temp.dir(&format!("{name}objects"));
+            temp.dir(&format!("{name}refs"));
+        }
+        temp.dir("a/x/.git");
+        std::fs::remove_file(temp.at("a/less/HEAD")).expect("remove");
+        for foreign_to in [None, Some(me())] {
+            let ask = Ask {
+                gits: true,
+                foreign_to,
+                ..NOTHING
+            };
+            assert_eq!(look_for(&temp, ask).gits, [PathBuf::from("a/x")]);
+        }
     }
 
     #[test]
