@@ -1,7 +1,7 @@
 //! The mount table of this process: /proc/self/mountinfo (proc_pid_mountinfo(5)).
 //!
 //! Read by hand: the procfs crate leaves the escapes of mount points in, and
-//! builds two maps a line where a start needs three fields.
+//! builds two maps a line where a start needs a few fields.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,6 +15,14 @@ const TABLE_SIZE: usize = 32 << 10;
 /// A mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
+    /// Its number, and that of the mount that it lies on.
+    pub id: u32,
+    /// See `id`. Of the outermost it is no mount's in the table, or its own.
+    pub parent: u32,
+    /// Device, as `major:minor`.
+    pub device: String,
+    /// Which folder or file of that filesystem it shows.
+    pub root: PathBuf,
     /// Where it is, as seen from this process's root.
     pub point: PathBuf,
     /// Its filesystem type, in kernel words.
@@ -42,15 +50,25 @@ pub(crate) fn parse(table: &[u8]) -> Option<Vec<Mount>> {
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`.
 fn mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let point = unescape(fields.nth(4)?);
+    let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+    let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescape(field)));
+    let id = text(fields.next()?).parse().ok()?;
+    let parent = text(fields.next()?).parse().ok()?;
+    let device = text(fields.next()?);
+    let root = path(fields.next()?);
+    let point = path(fields.next()?);
     let read_only = fields
         .next()?
         .split(|byte| *byte == b',')
         .any(|option| option == b"ro");
     fields.find(|field| *field == b"-")?;
-    let kind = String::from_utf8_lossy(fields.next()?).into_owned();
+    let kind = text(fields.next()?);
     Some(Mount {
-        point: PathBuf::from(OsString::from_vec(point)),
+        id,
+        parent,
+        device,
+        root,
+        point,
         kind,
         read_only,
     })
@@ -95,6 +113,10 @@ mod tests {
     fn a_line() {
         let line = b"36 35 98:0 /ro /a\\040b ro,noatime shared:1 master:1 - ext3 /dev/root rw\n";
         let mount = Mount {
+            id: 36,
+            parent: 35,
+            device: "98:0".to_owned(),
+            root: "/ro".into(),
             point: "/a b".into(),
             kind: "ext3".to_owned(),
             read_only: true,

@@ -7,6 +7,8 @@ mod common;
 mod environment;
 #[path = "refuse/input.rs"]
 mod input;
+#[path = "refuse/mounts.rs"]
+mod mounts;
 #[path = "refuse/output.rs"]
 mod output;
 #[path = "refuse/overlaps.rs"]

@@ -13,8 +13,10 @@ use super::GitCovers;
 use super::git_dir::{self, Around, read};
 use super::grant::Candidate;
 use super::kinds::{What, inode};
+use super::location::Tree;
 use super::paths::{Start, open_without_links, resolve};
 use super::survey::{Ask, Found, walk};
+use crate::mountinfo::Mount;
 use crate::plan::step::Inode;
 use crate::refusal::{Reason, Refusal};
 
@@ -31,6 +33,7 @@ const GITDIR_MAX: u64 = 8 + 4096 + 2;
 pub(crate) fn judge(
     clone: &Candidate,
     out_dir: Option<&Path>,
+    table: &[Mount],
     found: &Found,
 ) -> Result<GitCovers, Refusal> {
     let root = clone.fd.as_fd();
@@ -47,7 +50,11 @@ pub(crate) fn judge(
     let around = Around {
         root,
         base,
-        out_dir,
+        table,
+        writable: std::iter::once(base.as_path())
+            .chain(out_dir)
+            .map(|tree| Tree::of(table, tree))
+            .collect(),
         gits: gits.iter().map(|(path, _)| path.as_path()).collect(),
         parents: parents.iter().map(|path| base.join(path)).collect(),
     };
@@ -211,7 +218,13 @@ mod tests {
             foreign_to: None,
             command: nix::unistd::geteuid().as_raw(),
         };
-        judge(&clone, Some(&temp.at("o")), &walk(clone.fd.as_fd(), &ask))
+        let table = crate::mountinfo::read().expect("a table");
+        judge(
+            &clone,
+            Some(&temp.at("o")),
+            &table,
+            &walk(clone.fd.as_fd(), &ask),
+        )
     }
 
     fn paths(list: &[(PathBuf, Inode)]) -> Vec<&Path> {

@@ -17,8 +17,10 @@ use nix::sys::stat::{FileStat, fstatat};
 
 use super::git::refusal;
 use super::kinds::What;
+use super::location::Tree;
 use super::paths::{Resolved, Start, trace};
 use super::survey::{Bare, open_folder, told};
+use crate::mountinfo::Mount;
 use crate::refusal::Refusal;
 
 /// The longest path, and a line end (limits.h).
@@ -31,8 +33,9 @@ pub(crate) struct Around<'a> {
     /// The clone: an `O_PATH` descriptor and its canonical path.
     pub(crate) root: BorrowedFd<'a>,
     pub(crate) base: &'a Path,
-    /// The other writable tree, made or not.
-    pub(crate) out_dir: Option<&'a Path>,
+    pub(crate) table: &'a [Mount],
+    /// The clone and the out-dir, made or not.
+    pub(crate) writable: Vec<Tree>,
     /// What is covered.
     pub(crate) gits: Vec<&'a Path>,
     /// What can't be renamed, though written in.
@@ -277,7 +280,7 @@ impl Around<'_> {
         found.passed.iter().all(held)
             && found.followed.iter().all(kept)
             && kept(&found.path)
-            && !self.trees().any(|tree| tree.starts_with(&found.path))
+            && !self.is_above(&found.path)
     }
 
     fn is_covered(&self, path: &Path) -> bool {
@@ -285,11 +288,13 @@ impl Around<'_> {
     }
 
     fn is_writable(&self, path: &Path) -> bool {
-        self.trees().any(|tree| path.starts_with(tree))
+        let mut trees = self.writable.iter();
+        trees.any(|tree| tree.holds(self.table, path))
     }
 
-    fn trees(&self) -> impl Iterator<Item = &Path> {
-        std::iter::once(self.base).chain(self.out_dir)
+    fn is_above(&self, path: &Path) -> bool {
+        let mut trees = self.writable.iter();
+        trees.any(|tree| tree.lies_in(self.table, path))
     }
 }
 

@@ -13,9 +13,10 @@ use super::grant::{Candidate, Role, existing, out_dir};
 use super::paths::{Start, resolve};
 use super::survey::{Ask, Found, walk};
 use super::{CloneMode, GitCovers, Granted, GrantedKind, Held, OutDir, Policy};
-use super::{env, git, landlock, overlap, places, submounts, uds};
+use super::{env, git, landlock, location, overlap, places, submounts, uds};
 use crate::cli;
 use crate::host::Host;
+use crate::mountinfo::{self, Mount};
 use crate::plan::step::Route;
 use crate::refusal::{Reason, Refusal};
 
@@ -68,9 +69,14 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host) -> Result<(Policy, He
     }
     places::links(&all)?;
     overlap::judge(&all, writable, host)?;
-    submounts::judge(&all, host.route)?;
+    let table = mount_table()?;
+    submounts::judge(&all, host.route, &table)?;
+    location::judge(&all, writable, host, &table)?;
 
-    let surveyed = survey(&all, writable, host)?;
+    let surveyed = survey(&all, writable, host, &table)?;
+    if let Some(covers) = &surveyed.covers {
+        location::judge_gits(&all, covers, &table)?;
+    }
     for found in all.iter().filter(|found| found.role == Role::Uds) {
         uds::probe(&found.fd, &found.granted.path)?;
     }
@@ -93,6 +99,16 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host) -> Result<(Policy, He
         allow_ptrace: run.allow_ptrace,
     };
     Ok((policy, given.held))
+}
+
+/// One reading for all that is judged by it.
+fn mount_table() -> Result<Vec<Mount>, Refusal> {
+    mountinfo::read().map_err(|error| {
+        Refusal::new(Reason::Proc, "read the mount table")
+            .path("/proc/self/mountinfo")
+            .errno(Errno::try_from(error).unwrap_or(Errno::EIO))
+            .remedy("mount /proc")
+    })
 }
 
 /// Every path that was typed, resolved; the clone comes first.
@@ -169,7 +185,12 @@ struct Surveyed {
     sockets: BTreeSet<PathBuf>,
 }
 
-fn survey(all: &[Candidate], writable: bool, host: &Host) -> Result<Surveyed, Refusal> {
+fn survey(
+    all: &[Candidate],
+    writable: bool,
+    host: &Host,
+    table: &[Mount],
+) -> Result<Surveyed, Refusal> {
     let mut surveyed = Surveyed::default();
     let hidden = host.landlock.is_ok_and(|abi| abi >= ABI_SOCKETS);
     for tree in all {
@@ -196,7 +217,7 @@ fn survey(all: &[Candidate], writable: bool, host: &Host) -> Result<Surveyed, Re
         if ask.gits {
             let out_dir = all.iter().find(|found| found.role == Role::OutDir);
             let out_dir = out_dir.map(|found| found.granted.path.as_path());
-            surveyed.covers = Some(git::judge(tree, out_dir, &found)?);
+            surveyed.covers = Some(git::judge(tree, out_dir, table, &found)?);
         }
         let sockets = found.sockets.iter();
         surveyed

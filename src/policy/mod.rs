@@ -8,6 +8,7 @@ mod grant;
 mod judge;
 pub(crate) mod kinds;
 mod landlock;
+mod location;
 mod overlap;
 mod paths;
 mod places;

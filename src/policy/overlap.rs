@@ -10,14 +10,14 @@ use crate::refusal::{Reason, Refusal, shown};
 
 /// How two canonical paths lie to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Relation {
+pub(super) enum Relation {
     Equals,
     Contains,
     LiesIn,
     Apart,
 }
 
-fn relation(a: &Path, b: &Path) -> Relation {
+pub(super) fn relation(a: &Path, b: &Path) -> Relation {
     match (a.starts_with(b), b.starts_with(a)) {
         (true, true) => Relation::Equals,
         (false, true) => Relation::Contains,
@@ -77,7 +77,8 @@ pub(crate) fn judge(all: &[Candidate], clone_writable: bool, host: &Host) -> Res
     Ok(())
 }
 
-/// By path, and by inode: a bind mount gives one folder two canonical paths.
+/// By path, and by inode: a bind mount gives one folder two canonical paths. What
+/// else mounts can do is judged in `location`.
 fn relation_of(a: &Candidate, b: &Candidate) -> Relation {
     let same = a.granted.identity == b.granted.identity && a.exists && b.exists;
     match relation(&a.granted.path, &b.granted.path) {
@@ -87,7 +88,7 @@ fn relation_of(a: &Candidate, b: &Candidate) -> Relation {
 }
 
 /// The system's folders, canonical, and their identity where they aren't links.
-fn system(host: &Host) -> impl Iterator<Item = (PathBuf, Option<Inode>)> {
+pub(super) fn system(host: &Host) -> impl Iterator<Item = (PathBuf, Option<Inode>)> {
     host.system.iter().map(|dir| match &dir.shape {
         SystemShape::Symlink(text) => (clean(&Path::new("/").join(text)), None),
         SystemShape::Dir { identity, .. } => (dir.path.clone(), Some(*identity)),

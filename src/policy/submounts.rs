@@ -2,12 +2,10 @@
 
 use std::path::Path;
 
-use nix::errno::Errno;
-
 use super::GrantedKind;
 use super::grant::{Candidate, Role};
 use super::kinds::{Filesystem, filesystem, is_kernel_filesystem, is_unmappable};
-use crate::mountinfo::{self, Mount};
+use crate::mountinfo::Mount;
 use crate::plan::step::Route;
 use crate::refusal::{Reason, Refusal};
 
@@ -17,7 +15,7 @@ use crate::refusal::{Reason, Refusal};
 ///
 /// # Errors
 /// `path` for a filesystem of the kernel's own, `owner` for one without id-mapping.
-pub(crate) fn judge(all: &[Candidate], route: Route) -> Result<(), Refusal> {
+pub(crate) fn judge(all: &[Candidate], route: Route, table: &[Mount]) -> Result<(), Refusal> {
     for found in all
         .iter()
         .filter(|found| route == Route::Root && found.exists)
@@ -29,13 +27,7 @@ pub(crate) fn judge(all: &[Candidate], route: Route) -> Result<(), Refusal> {
             return Err(unmappable(found.role, path, name));
         }
     }
-    let table = mountinfo::read().map_err(|error| {
-        Refusal::new(Reason::Proc, "read the mount table")
-            .path("/proc/self/mountinfo")
-            .errno(Errno::try_from(error).unwrap_or(Errno::EIO))
-            .remedy("mount /proc")
-    })?;
-    judge_table(all, route, &table)
+    judge_table(all, route, table)
 }
 
 fn judge_table(all: &[Candidate], route: Route, table: &[Mount]) -> Result<(), Refusal> {
@@ -77,6 +69,7 @@ fn unmappable(role: Role, path: &Path, filesystem: &str) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mountinfo;
     use crate::policy::testing::candidate;
 
     const TABLE: &str = "\
