@@ -1,13 +1,14 @@
 //! Facts about this host, read-only: what every run needs to know, and no more,
 //! because each fact costs a syscall of the start-up time.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, readlinkat};
 use nix::sys::resource::{Resource as Rlimit, getrlimit};
-use nix::sys::stat::{fstatat, lstat};
+use nix::sys::stat::lstat;
 use nix::unistd::{AccessFlags, faccessat, getegid, geteuid, getgid, getgroups, getuid};
 
 use crate::plan::step::{Ids, Inode, Route};
@@ -110,7 +111,7 @@ impl Host {
     /// # Errors
     /// `identity` for a set-user-id start, `kernel` below the floor, `limits` where
     /// cores can't be kept from the host's handler, `path` where
-    /// `/usr` or `/etc` isn't a directory, `proc` where `/proc` isn't there.
+    /// `/usr` or `/etc` isn't a directory, `proc` where `/proc` isn't this process's.
     pub fn look(landlock: impl FnOnce() -> Result<u32, Errno>) -> Result<Host, Refusal> {
         let ids = caller()?;
         let kernel = kernel()?;
@@ -272,16 +273,25 @@ fn masks() -> Result<Masks, Refusal> {
             .map(PathBuf::from)
             .collect()
     };
-    // An empty /proc is a folder like any other; the masks would silently be none.
-    if fstatat(&proc, "self", AtFlags::AT_SYMLINK_NOFOLLOW).is_err() {
-        return Err(Refusal::new(Reason::Proc, "look at /proc")
-            .path("/proc/self")
-            .remedy("mount /proc"));
-    }
+    is_own(readlinkat(&proc, "self"))?;
     Ok(Masks {
         files: present(&MASKED_FILES),
         dirs: present(&MASKED_DIRS),
     })
+}
+
+/// An empty /proc is a folder like any other; the masks would silently be none.
+/// That of another pid namespace (`unshare --pid` alone) shows no or another
+/// process under the number that this one has for itself and its children.
+fn is_own(link: Result<OsString, Errno>) -> Result<(), Refusal> {
+    let refusal = || Refusal::new(Reason::Proc, "look at /proc").path("/proc/self");
+    let text = link.map_err(|errno| refusal().errno(errno).remedy("mount /proc"))?;
+    if text.to_str() == Some(&std::process::id().to_string()) {
+        return Ok(());
+    }
+    Err(refusal().remedy(
+        "it is the /proc of another pid namespace: mount one of this (`unshare --mount-proc`)",
+    ))
 }
 
 /// `/etc/group`, or nothing: it serves a warning, and a host may have none.
@@ -324,6 +334,19 @@ mod tests {
         assert!(matches!(host.system[1].shape, SystemShape::Dir { .. }));
         assert!(host.masks.files.contains(&PathBuf::from("kmsg")));
         assert!(host.masks.dirs.contains(&PathBuf::from("irq")));
+    }
+
+    #[test]
+    fn procs() {
+        let own = std::process::id().to_string();
+        assert_eq!(is_own(Ok(own.clone().into())), Ok(()));
+        for link in [
+            Ok("".into()),
+            Ok(format!("{own}0").into()),
+            Err(Errno::ENOENT),
+        ] {
+            assert_eq!(is_own(link).expect_err("refused").reason, Reason::Proc);
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@
 #![allow(clippy::expect_used, clippy::panic, missing_docs)]
 
 mod common;
+#[path = "identity/privileged_files.rs"]
+mod privileged_files;
 
 use std::fs;
 use std::os::unix::fs::chown;

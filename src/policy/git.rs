@@ -189,6 +189,7 @@ pub fn new_gits(clone: &Path, known: &GitCovers) -> Vec<PathBuf> {
             gits: true,
             sockets: false,
             foreign_to: None,
+            privileged: false,
             command: stat.st_uid,
         },
     );
@@ -216,6 +217,7 @@ mod tests {
             gits: true,
             sockets: false,
             foreign_to: None,
+            privileged: false,
             command: nix::unistd::geteuid().as_raw(),
         };
         let table = crate::mountinfo::read().expect("a table");

@@ -198,10 +198,12 @@ fn survey(
             continue;
         }
         let owner = tree.granted.owner.uid;
+        let can_write = tree.role == Role::OutDir || (writable && tree.role == Role::Clone);
         let ask = Ask {
             gits: writable && tree.role == Role::Clone,
             sockets: !hidden,
             foreign_to: (host.route == Route::Root).then_some(owner),
+            privileged: can_write,
             // Root's command is mapped to the tree's owner.
             command: match host.route {
                 Route::Root => owner,
@@ -212,8 +214,8 @@ fn survey(
             continue;
         }
         let found = walk(tree.fd.as_fd(), &ask);
-        let can_chmod = tree.role == Role::OutDir || ask.gits;
-        refuse_unknown(tree, &ask, can_chmod, &found)?;
+        refuse_privileged(tree, &found)?;
+        refuse_unknown(tree, &ask, can_write, &found)?;
         if ask.gits {
             let out_dir = all.iter().find(|found| found.role == Role::OutDir);
             let out_dir = out_dir.map(|found| found.granted.path.as_path());
@@ -234,6 +236,23 @@ fn survey(
         }
     }
     Ok(surveyed)
+}
+
+/// Refuses a set-user-id program and the like where the command can write: a write
+/// takes those rights away, but one through a shared mapping doesn't, and the
+/// program is the owner's on the host.
+fn refuse_privileged(tree: &Candidate, found: &Found) -> Result<(), Refusal> {
+    let Some(program) = &found.privileged else {
+        return Ok(());
+    };
+    let flag = tree.role.flag();
+    Err(
+        Refusal::new(Reason::Owner, format!("look through {flag}"))
+            .path(tree.granted.path.join(program))
+            .remedy(
+                "whoever runs it gets rights, and the command could rewrite it: chmod u-s,g-s and setcap -r it, or move it away",
+            ),
+    )
 }
 
 /// Refuses a tree with a file of another owner, or with a folder whose contents

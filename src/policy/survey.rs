@@ -4,7 +4,7 @@
 //! symbolic link followed, and the type of an entry is taken from the directory
 //! itself wherever the filesystem tells it.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use nix::dir::{Dir, Entry, Type};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
-use nix::sys::stat::{fstat, fstatat};
+use nix::sys::stat::{Mode, fstat, fstatat};
 
 use super::kinds::What;
 use super::paths::open_without_links;
+use crate::sys::xattr::has_capabilities;
 
 /// What to look for.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct Ask {
     pub(crate) sockets: bool,
     /// Entries of another owner than this one.
     pub(crate) foreign_to: Option<u32>,
+    /// Programs that run with more than their caller has, where owners are looked at.
+    pub(crate) privileged: bool,
     /// The owner on disk whose files the command may chmod.
     pub(crate) command: u32,
 }
@@ -46,6 +49,8 @@ pub(crate) struct Found {
     pub(crate) sockets: Vec<PathBuf>,
     /// The first entry of another owner; the walk ends there.
     pub(crate) foreign: Option<PathBuf>,
+    /// The first such program; the walk ends there.
+    pub(crate) privileged: Option<PathBuf>,
     /// Folders that couldn't be read, but that the command could make readable.
     pub(crate) closed: Vec<(PathBuf, Errno)>,
 }
@@ -70,7 +75,7 @@ pub(crate) fn walk(root: BorrowedFd<'_>, ask: &Ask) -> Found {
             Err(Errno::EACCES) if !could_be_opened(root, &folder.path, ask.command) => {}
             Err(errno) => found.closed.push((folder.path, errno)),
         }
-        if found.foreign.is_some() {
+        if found.foreign.is_some() || found.privileged.is_some() {
             break;
         }
     }
@@ -99,20 +104,25 @@ fn read_folder(
             continue;
         }
         bare.meet(name.to_bytes());
-        let Some((what, foreign)) = look(fd.as_fd(), &entry, ask)? else {
+        let Some(seen) = look(fd.as_fd(), &entry, ask)? else {
             continue;
         };
         let is_git = !folder.inside && name.to_bytes().eq_ignore_ascii_case(b".git");
+        let what = seen.what;
         let is_socket = what == What::Socket && ask.sockets;
         // Beneath a `.git` there is nothing more of git's to find.
         let inside = folder.inside || is_git;
         let enter = what == What::Dir && (!inside || ask.sockets || ask.foreign_to.is_some());
-        if !(foreign || is_git || is_socket || enter) {
+        if !(seen.foreign || seen.privileged || is_git || is_socket || enter) {
             continue;
         }
         let path = folder.path.join(OsStr::from_bytes(name.to_bytes()));
-        if foreign {
+        if seen.foreign {
             found.foreign = Some(path);
+            return Ok(());
+        }
+        if seen.privileged {
+            found.privileged = Some(path);
             return Ok(());
         }
         if is_git && ask.gits {
@@ -176,19 +186,43 @@ pub(super) fn told(entry: &Entry) -> Option<What> {
     })
 }
 
-/// What an entry is, and whether it is of another owner; none if it vanished.
-fn look(dir: BorrowedFd<'_>, entry: &Entry, ask: &Ask) -> Result<Option<(What, bool)>, Errno> {
+/// What is to be known of an entry.
+struct Seen {
+    what: What,
+    foreign: bool,
+    privileged: bool,
+}
+
+/// None if it vanished.
+fn look(dir: BorrowedFd<'_>, entry: &Entry, ask: &Ask) -> Result<Option<Seen>, Errno> {
     if let (Some(what), None) = (told(entry), ask.foreign_to) {
-        return Ok(Some((what, false)));
+        return Ok(Some(Seen {
+            what,
+            foreign: false,
+            privileged: false,
+        }));
     }
-    match fstatat(dir, entry.file_name(), AtFlags::AT_SYMLINK_NOFOLLOW) {
-        Ok(stat) => {
-            let foreign = ask.foreign_to.is_some_and(|owner| stat.st_uid != owner);
-            Ok(Some((What::of(stat.st_mode), foreign)))
-        }
+    let name = entry.file_name();
+    match fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(Seen {
+            what: What::of(stat.st_mode),
+            foreign: ask.foreign_to.is_some_and(|owner| stat.st_uid != owner),
+            privileged: ask.privileged && is_privileged(dir, name, stat.st_mode),
+        })),
         Err(Errno::ENOENT) => Ok(None),
         Err(errno) => Err(errno),
     }
+}
+
+/// Whether executing a file gives rights (inode(7), capabilities(7)). Without the
+/// group's execute bit, set-group-id means something else.
+fn is_privileged(dir: BorrowedFd<'_>, name: &CStr, mode: u32) -> bool {
+    let bits = Mode::from_bits_truncate(mode);
+    let can_run = bits.intersects(Mode::S_IXUSR | Mode::S_IXGRP | Mode::S_IXOTH);
+    What::of(mode) == What::File
+        && (bits.contains(Mode::S_ISUID)
+            || bits.contains(Mode::S_ISGID | Mode::S_IXGRP)
+            || (can_run && has_capabilities(dir, name)))
 }
 
 /// By its path from the tree's root, so that no chain of descriptors is held.
@@ -216,152 +250,4 @@ fn could_be_opened(root: BorrowedFd<'_>, path: &Path, command: u32) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-    use std::os::unix::net::UnixListener;
-
-    use super::*;
-    use crate::policy::testing::{TempDir, held};
-
-    fn me() -> u32 {
-        nix::unistd::geteuid().as_raw()
-    }
-
-    const NOTHING: Ask = Ask {
-        gits: false,
-        sockets: false,
-        foreign_to: None,
-        command: 0,
-    };
-
-    fn look_for(temp: &TempDir, ask: Ask) -> Found {
-        walk(held(temp.path()).as_fd(), &ask)
-    }
-
-    #[test]
-    fn gits_of_every_kind_but_not_beneath_one() {
-        let temp = TempDir::new();
-        temp.dir(".git/modules/x/.git");
-        temp.dir("a/b/.GIT");
-        temp.file("c/.git", "gitdir: x");
-        temp.link("d", "a");
-        temp.link("a/.git", "b");
-        temp.file("a/git", "");
-        let ask = Ask {
-            gits: true,
-            ..NOTHING
-        };
-        let expected = [".git", "a/.git", "a/b/.GIT", "c/.git"].map(PathBuf::from);
-        assert_eq!(look_for(&temp, ask).gits, expected);
-        let ask = Ask {
-            sockets: true,
-            ..ask
-        };
-        assert_eq!(look_for(&temp, ask).gits, expected);
-    }
-
-    #[test]
-    fn bare_repositories_but_not_the_tree_itself() {
-        let temp = TempDir::new();
-        for name in ["", "a/x/", "a/less/", "a/x/modules/y/"] {
-            temp.file(&format!("{name}HEAD"), "");
-            temp.dir(&format!("{name}objects"));
-            temp.dir(&format!("{name}refs"));
-        }
-        temp.dir("a/x/.git");
-        std::fs::remove_file(temp.at("a/less/HEAD")).expect("remove");
-        for foreign_to in [None, Some(me())] {
-            let ask = Ask {
-                gits: true,
-                foreign_to,
-                ..NOTHING
-            };
-            assert_eq!(look_for(&temp, ask).gits, [PathBuf::from("a/x")]);
-        }
-    }
-
-    #[test]
-    fn sockets_everywhere() {
-        let temp = TempDir::new();
-        temp.dir(".git/x");
-        temp.dir("a");
-        let _one = UnixListener::bind(temp.at(".git/x/s")).expect("bind");
-        let _two = UnixListener::bind(temp.at("a/s")).expect("bind");
-        let ask = Ask {
-            sockets: true,
-            ..NOTHING
-        };
-        let found = look_for(&temp, ask);
-        assert_eq!(found.sockets, [".git/x/s", "a/s"].map(PathBuf::from));
-        assert!(found.gits.is_empty() && NOTHING.is_empty() && !ask.is_empty());
-    }
-
-    #[test]
-    fn foreign_owners() {
-        let temp = TempDir::new();
-        temp.file("a/b/f", "");
-        let ask = |owner| Ask {
-            foreign_to: Some(owner),
-            ..NOTHING
-        };
-        assert_eq!(look_for(&temp, ask(me())).foreign, None);
-        let foreign = look_for(&temp, ask(me() + 1)).foreign;
-        assert_eq!(foreign, Some(PathBuf::from("a")));
-    }
-
-    #[test]
-    fn folders_that_the_command_could_open() {
-        let temp = TempDir::new();
-        temp.dir("closed/x");
-        temp.dir("listed/x");
-        let mode = |name: &str, mode| {
-            let mode = std::fs::Permissions::from_mode(mode);
-            std::fs::set_permissions(temp.at(name), mode).expect("chmod");
-        };
-        mode("closed", 0o000);
-        mode("listed", 0o400);
-        let ask = Ask {
-            gits: true,
-            command: me(),
-            ..NOTHING
-        };
-        let mut closed = look_for(&temp, ask).closed;
-        let others = look_for(
-            &temp,
-            Ask {
-                command: me() + 1,
-                ..ask
-            },
-        )
-        .closed;
-        mode("closed", 0o700);
-        mode("listed", 0o700);
-        closed.sort_by(|a, b| a.0.cmp(&b.0));
-        let expected = ["closed", "listed/x"].map(|name| (PathBuf::from(name), Errno::EACCES));
-        // Root reads everything.
-        let expected = if me() == 0 { &[][..] } else { &expected };
-        assert_eq!(closed, expected);
-        assert_eq!(others, []);
-    }
-
-    #[test]
-    fn deeper_than_a_path_may_be_long() {
-        let temp = TempDir::new();
-        let name = "d".repeat(250);
-        let mut at = held(temp.path());
-        for _ in 0..20 {
-            nix::sys::stat::mkdirat(&at, name.as_str(), nix::sys::stat::Mode::S_IRWXU)
-                .expect("mkdirat");
-            at = open_without_links(at.as_fd(), Path::new(&name)).expect("open");
-        }
-        let found = look_for(
-            &temp,
-            Ask {
-                gits: true,
-                ..NOTHING
-            },
-        );
-        assert_eq!(found.closed.len(), 1);
-        assert_eq!(found.closed[0].1, Errno::ENAMETOOLONG);
-    }
-}
+mod tests;

@@ -24,3 +24,5 @@ pub mod socket;
 pub mod users;
 #[allow(unsafe_code)]
 pub mod watch;
+#[allow(unsafe_code)]
+pub mod xattr;

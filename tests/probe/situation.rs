@@ -19,6 +19,7 @@ pub(crate) fn run(situation: &[&str], command: &[&str]) -> ExitCode {
     match situation {
         ["fail-nth", calls, nth, errno] => return filter::fail_nth(calls, nth, errno, command),
         ["parent"] => return parent(command),
+        ["foreign-proc"] => return foreign_proc(command),
         ["in-pty"] => return in_pty(command),
         ["late-mount", dir, trigger] => return late_mount(dir, trigger, command),
         ["deny-syscall", calls, errno] => filter::deny(calls, errno).expect("a filter"),
@@ -114,6 +115,13 @@ fn parent(command: &[&str]) -> ExitCode {
         ForkResult::Child => execute(command),
         ForkResult::Parent { child } => exit_code(waitpid(child, None).expect("the command")),
     }
+}
+
+/// A pid namespace with the /proc of another: `unshare --pid --fork`.
+fn foreign_proc(command: &[&str]) -> ExitCode {
+    world::own_mounts().expect("a mount namespace");
+    world::unshare(libc::CLONE_NEWPID).expect("a pid namespace");
+    parent(command)
 }
 
 /// Runs the command on a shared tmpfs at `dir`; once the file `trigger` says

@@ -1,6 +1,8 @@
 //! Hosts on which the jail can't stand.
 
-use crate::common::{Workspace, is_root, path_str};
+use crate::common::host::program;
+use crate::common::jail::spawn;
+use crate::common::{Workspace, finish, is_root, path_str};
 
 #[test]
 fn a_host_that_allows_no_user_namespaces() {
@@ -77,6 +79,33 @@ fn a_proc_that_is_masked_as_in_an_unprivileged_container() {
         .in_situation(masked)
         .refused("proc");
     assert!(run.refusal().contains("EPERM"), "{run:#?}");
+}
+
+#[test]
+fn a_proc_of_another_pid_namespace() {
+    let workspace = Workspace::new();
+    let situation = &["foreign-proc"];
+    let run = workspace
+        .jail_with_out()
+        .in_situation(situation)
+        .refused("proc");
+    assert!(run.refusal().contains("--mount-proc"), "{run:#?}");
+    // Control: there, /proc/PID is somebody else, …
+    let outside = workspace.unjailed_in(situation, &["read", "/proc/1/comm"]);
+    let comm = std::fs::read_to_string("/proc/1/comm").expect("/proc");
+    assert_eq!(outside.ok(), comm.trim_end());
+    // … and with a /proc of its own it runs.
+    let inner = workspace.jail().command(&["echo", "ran"]);
+    let mut unshare = program("unshare", "util-linux");
+    if !is_root() {
+        unshare.args(["--user", "--map-current-user"]);
+    }
+    unshare
+        .args(["--pid", "--fork", "--mount-proc"])
+        .arg(inner.get_program())
+        .args(inner.get_args());
+    let run = finish(spawn(&mut unshare));
+    assert_eq!(run.outcome(), "ran");
 }
 
 #[test]
