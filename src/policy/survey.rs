@@ -135,19 +135,24 @@ fn read_folder(
             pending.push(Pending { path, inside });
         }
     }
-    let root = folder.path.as_os_str().is_empty();
-    if ask.gits && bare.is_whole() && !folder.inside && !root {
+    let is_root = folder.path.as_os_str().is_empty();
+    if ask.gits && bare.is_whole() && !folder.inside && !is_root {
         // All of it is git's, so what was met in it isn't a find of its own.
         found.gits.truncate(gits);
         found.gits.push(folder.path.clone());
-        let below = pending.split_off(below).into_iter();
-        let more = ask.sockets || ask.foreign_to.is_some();
-        pending.extend(below.filter(|_| more).map(|folder| Pending {
-            inside: true,
-            ..folder
-        }));
+        enclose(pending, below, ask);
     }
     Ok(())
+}
+
+/// What is pending from `first` on lies in a repository.
+fn enclose(pending: &mut Vec<Pending>, first: usize, ask: &Ask) {
+    if !ask.sockets && ask.foreign_to.is_none() {
+        pending.truncate(first);
+    }
+    for folder in pending.iter_mut().skip(first) {
+        folder.inside = true;
+    }
 }
 
 /// What git takes for a repository, whatever its name: a folder with these three

@@ -30,69 +30,75 @@ fn jail(workspace: &Workspace, writable: bool) -> Jail {
     if writable { jail.writable() } else { jail }
 }
 
+/// What is bound where, in which mode of the clone; a path to write to, and the
+/// one that what was written can be read from.
+type Way = (&'static str, &'static str, bool, &'static str, &'static str);
+
+const WAYS: [Way; 11] = [
+    ("given/sub", "out", false, "out/file", "given/sub/file"),
+    (
+        "given/sub",
+        "out/point",
+        false,
+        "out/point/file",
+        "given/sub/file",
+    ),
+    (
+        "",
+        "out/point",
+        false,
+        "out/point/given/sub/file",
+        "given/sub/file",
+    ),
+    ("clone/sub", "out", false, "out/file", "clone/sub/file"),
+    ("clone/sub", "out", true, "out/file", "clone/sub/file"),
+    (
+        "clone/.git",
+        "out/point",
+        true,
+        "out/point/config",
+        "clone/.git/config",
+    ),
+    (
+        "clone/.git/hooks",
+        "out",
+        true,
+        "out/hook",
+        "clone/.git/hooks/hook",
+    ),
+    (
+        "out/point",
+        "given/point",
+        false,
+        "out/point/x",
+        "given/point/x",
+    ),
+    (
+        "clone/sub",
+        "given/point",
+        true,
+        "clone/sub/x",
+        "given/point/x",
+    ),
+    (
+        "clone/.git/hooks",
+        "clone/point",
+        true,
+        "clone/point/x",
+        "clone/.git/hooks/x",
+    ),
+    (
+        "clone",
+        "clone/point",
+        true,
+        "clone/point/.git/config",
+        "clone/.git/config",
+    ),
+];
+
 #[test]
 fn a_writable_way_to_what_is_read_only() {
-    for (from, to, rw, write, read) in [
-        ("given/sub", "out", false, "out/file", "given/sub/file"),
-        (
-            "given/sub",
-            "out/point",
-            false,
-            "out/point/file",
-            "given/sub/file",
-        ),
-        (
-            "",
-            "out/point",
-            false,
-            "out/point/given/sub/file",
-            "given/sub/file",
-        ),
-        ("clone/sub", "out", false, "out/file", "clone/sub/file"),
-        ("clone/sub", "out", true, "out/file", "clone/sub/file"),
-        (
-            "clone/.git",
-            "out/point",
-            true,
-            "out/point/config",
-            "clone/.git/config",
-        ),
-        (
-            "clone/.git/hooks",
-            "out",
-            true,
-            "out/hook",
-            "clone/.git/hooks/hook",
-        ),
-        (
-            "out/point",
-            "given/point",
-            false,
-            "out/point/x",
-            "given/point/x",
-        ),
-        (
-            "clone/sub",
-            "given/point",
-            true,
-            "clone/sub/x",
-            "given/point/x",
-        ),
-        (
-            "clone/.git/hooks",
-            "clone/point",
-            true,
-            "clone/point/x",
-            "clone/.git/hooks/x",
-        ),
-        (
-            "clone",
-            "clone/point",
-            true,
-            "clone/point/.git/config",
-            "clone/.git/config",
-        ),
-    ] {
+    for (from, to, rw, write, read) in WAYS {
         let workspace = workspace();
         let bind = bind(&workspace, from, to);
         let situation = ["mounts", &bind];
