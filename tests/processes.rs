@@ -151,6 +151,22 @@ fn signals_are_passed_on() {
 }
 
 #[test]
+fn a_command_that_stopped_itself_can_be_ended() {
+    let workspace = Workspace::new();
+    let script = [
+        "sh",
+        "-c",
+        "echo ready; kill -STOP $$; echo went on; sleep 60",
+    ];
+    let mut command = workspace.jail().command(&script);
+    let mut child = common::jail::spawn(&mut command);
+    wait_for_line(&mut child, "ready");
+    std::thread::sleep(Duration::from_millis(50));
+    signal(&child, Signal::SIGTERM);
+    assert_eq!(finish(child).code, Some(128 + 15));
+}
+
+#[test]
 fn a_stopped_run_goes_on() {
     let workspace = Workspace::new();
     let mut child = workspace.jail().start(&["sleep", "1"]);
