@@ -180,7 +180,24 @@ fn setuid_bits_and_devices_cannot_be_made() {
     // A file that is born with the bits.
     for call in [
         "openat AT_FDCWD @/tmp/x O_CREAT|O_RDWR 0x9ed",
+        "openat AT_FDCWD @/tmp/x O_CREAT|O_RDWR 0x5ed",
+        "openat AT_FDCWD @/tmp O_TMPFILE|O_RDWR 0x9ed",
+        "openat AT_FDCWD @/tmp O_TMPFILE|O_RDWR 0x5ed",
+        "open @/tmp/x O_CREAT|O_RDWR 0x9ed",
+        "open @/tmp/x O_CREAT|O_RDWR 0x5ed",
+        "open @/tmp O_TMPFILE|O_RDWR 0x9ed",
+        "open @/tmp O_TMPFILE|O_RDWR 0x5ed",
+        "creat @/tmp/x 0x9ed",
+        "creat @/tmp/x 0x5ed",
         "mknod @/tmp/x S_IFREG|0x9ed 0",
+        "mknod @/tmp/x S_IFREG|0x5ed 0",
+        "mknodat AT_FDCWD @/tmp/x S_IFREG|0x9ed 0",
+        "mknodat AT_FDCWD @/tmp/x S_IFREG|0x5ed 0",
+        // One that is open already, and a mode of which the kernel drops the
+        // upper half.
+        "fchmod 0 0x9ed",
+        "fchmod 0 0x5ed",
+        "fchmod 0 0xffffffff000009ed",
     ] {
         attacks.push(Attack::filtered(call, &["EPERM"]));
     }
@@ -190,6 +207,7 @@ fn setuid_bits_and_devices_cannot_be_made() {
         "mknod @/tmp/whiteout S_IFCHR 0",
         "mknod @/tmp/disk S_IFBLK|0x1b6 0x800",
         "mknodat AT_FDCWD @/tmp/zero S_IFCHR|0x1b6 0x105",
+        "mknodat AT_FDCWD @/tmp/disk S_IFBLK|0x1b6 0x800",
     ] {
         attacks.push(Attack::filtered(call, &["EPERM"]));
     }
