@@ -128,6 +128,26 @@ fn seccomp_that_is_absent_or_filtered() {
 }
 
 #[test]
+fn cores_that_a_handler_of_the_host_would_get() {
+    // With a hard limit of 0 the limit can't be the 1 at which no handler runs.
+    let workspace = Workspace::new();
+    let piped = workspace.file("piped", "|/no/such/handler %p\n");
+    let plain = workspace.file("plain", "core\n");
+    let start = |pattern: &std::path::Path, limit: u32| {
+        let cover = format!("bind:{}:/proc/sys/kernel/core_pattern", path_str(pattern));
+        let limited = format!("ulimit -c {limit}; exec \"$@\"");
+        let situation = ["mounts", &cover, "--", "sh", "-c", &limited];
+        workspace.jail_with_out().in_situation(&situation)
+    };
+    let run = start(&piped, 0).refused("limits");
+    assert!(run.refusal().contains("core_pattern"), "{run:#?}");
+    // Control: each alone is no obstacle. It comes as far as a /proc of its own,
+    // which the cover forbids.
+    start(&piped, 1).refused("proc");
+    start(&plain, 0).refused("proc");
+}
+
+#[test]
 fn a_kernel_below_the_floor() {
     let workspace = Workspace::new();
     let run = workspace
