@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, pipe, read, write};
@@ -186,8 +187,22 @@ fn errno_named(name: &str) -> Errno {
 /// counts if execve is the syscall. The last line on stderr says how many
 /// calls there were, and whether anything survived.
 pub(crate) fn fail_nth(calls: &str, nth: &str, errno: &str, command: &[&str]) -> ExitCode {
+    at_nth(calls, nth, &Event::Fails(errno_named(errno)), command)
+}
+
+/// The same, but that call is made, after two paths have changed places.
+pub(crate) fn swap_at(calls: &str, nth: &str, paths: [&str; 2], command: &[&str]) -> ExitCode {
+    at_nth(calls, nth, &Event::Swaps(paths), command)
+}
+
+/// What happens at the call that was waited for.
+enum Event<'paths> {
+    Fails(Errno),
+    Swaps([&'paths str; 2]),
+}
+
+fn at_nth(calls: &str, nth: &str, event: &Event, command: &[&str]) -> ExitCode {
     let calls = Calls::parse(calls);
-    let errno = errno_named(errno);
     let nth: usize = nth.parse().expect("a count");
     // Two pipes: a socket's calls may be the ones to fail.
     let (number_to_read, number_to_write) = pipe().expect("a pipe");
@@ -209,7 +224,7 @@ pub(crate) fn fail_nth(calls: &str, nth: &str, errno: &str, command: &[&str]) ->
     read(&number_to_read, &mut number).expect("the child's number");
     let listener = copy_of(child, i32::from_ne_bytes(number)).expect("the child's listener");
     write(&done_to_write, b"x").expect("the child reads");
-    let (count, code) = supervise(&listener, child, &calls, nth, errno);
+    let (count, code) = supervise(&listener, child, &calls, nth, event);
     let survived = !drained(&listener);
     eprintln!(
         "probe: {} calls{}",
@@ -232,7 +247,7 @@ fn supervise(
     child: Pid,
     calls: &Calls,
     nth: usize,
-    errno: Errno,
+    event: &Event,
 ) -> (usize, ExitCode) {
     let (mut count, mut executions) = (0, 0);
     loop {
@@ -245,10 +260,14 @@ fn supervise(
             let of_setup = executions == 1 && !execve || executions == 2 && execve;
             let counts = of_setup && nr == u64::from(calls.nr);
             count += usize::from(counts);
-            let answered = if counts && count == nth {
-                answer(listener, &call, Some(errno))
-            } else {
-                pass(listener, &call)
+            let answered = match event {
+                Event::Fails(errno) if counts && count == nth => {
+                    answer(listener, &call, Some(*errno))
+                }
+                Event::Swaps(paths) if counts && count == nth => {
+                    exchange(paths).and_then(|()| pass(listener, &call))
+                }
+                _ => pass(listener, &call),
             };
             answered.expect("the call waits");
             continue;
@@ -258,6 +277,16 @@ fn supervise(
             status => return (count, situation::exit_code(status)),
         }
     }
+}
+
+fn exchange([one, other]: &[&str; 2]) -> Result<(), Errno> {
+    renameat2(
+        AT_FDCWD,
+        *one,
+        AT_FDCWD,
+        *other,
+        RenameFlags::RENAME_EXCHANGE,
+    )
 }
 
 /// Whether every process under the filter ended soon after the command did.

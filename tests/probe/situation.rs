@@ -18,6 +18,9 @@ use crate::{filter, value, world};
 pub(crate) fn run(situation: &[&str], command: &[&str]) -> ExitCode {
     match situation {
         ["fail-nth", calls, nth, errno] => return filter::fail_nth(calls, nth, errno, command),
+        ["swap-at", calls, nth, one, other] => {
+            return filter::swap_at(calls, nth, [one, other], command);
+        }
         ["parent"] => return parent(command),
         ["in-pty"] => return in_pty(command),
         ["late-mount", dir, trigger] => return late_mount(dir, trigger, command),
