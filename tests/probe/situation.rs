@@ -18,6 +18,7 @@ use crate::{filter, value, world};
 pub(crate) fn run(situation: &[&str], command: &[&str]) -> ExitCode {
     match situation {
         ["fail-nth", calls, nth, errno] => return filter::fail_nth(calls, nth, errno, command),
+        ["hold-nth", calls, nth] => return filter::hold_nth(calls, nth, command),
         ["swap-at", calls, nth, one, other] => {
             return filter::swap_at(calls, nth, [one, other], command);
         }
