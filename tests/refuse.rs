@@ -17,3 +17,5 @@ mod pretended;
 mod setup_syscalls;
 #[path = "refuse/sockets.rs"]
 mod sockets;
+#[path = "refuse/trees.rs"]
+mod trees;
