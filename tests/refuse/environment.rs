@@ -99,6 +99,23 @@ fn landlock_that_is_absent_or_filtered() {
 }
 
 #[test]
+fn a_refusal_of_the_commands_process_ends_a_pid_1_that_waits() {
+    // One of these messages is pid 1's, that the jail stands: held, it comes after
+    // the refusal, and the answer that pid 1 waits for never does.
+    let workspace = Workspace::new();
+    let probe = workspace.probe();
+    for nth in ["2", "3", "4"] {
+        let denied = ["deny-syscall", "landlock_restrict_self", "EPERM", "--"];
+        let held = [path_str(&probe), "hold-nth", "sendto", nth];
+        let run = workspace
+            .jail_with_out()
+            .in_situation(&[&denied[..], &held].concat())
+            .refused("landlock");
+        assert!(!run.stderr.contains("survivors"), "{nth}: {run:#?}");
+    }
+}
+
+#[test]
 fn landlock_may_be_absent_where_the_caller_says_so() {
     let workspace = Workspace::new();
     for errno in ["ENOSYS", "EOPNOTSUPP"] {
