@@ -25,6 +25,8 @@ mod old_root;
 mod other_abis;
 #[path = "escape/own_binary.rs"]
 mod own_binary;
+#[path = "escape/pipes.rs"]
+mod pipes;
 #[path = "escape/proc_and_sys.rs"]
 mod proc_and_sys;
 #[path = "escape/propagation.rs"]

@@ -130,6 +130,9 @@ fn signals_are_passed_on() {
         Signal::SIGHUP,
         Signal::SIGQUIT,
     ] {
+        // Tests that were started in the background inherit INT and QUIT as
+        // ignored, and groom-ns would take that for the caller's wish.
+        groom_ns::sys::signal::set_default(sent as i32).unwrap();
         let mut child = workspace.jail().start(&["catch"]);
         wait_for_line(&mut child, "ready");
         signal(&child, sent);
@@ -145,6 +148,22 @@ fn signals_are_passed_on() {
         let run = finish(child);
         assert_eq!(run.code, Some(128 + sent as i32), "{sent}: {run:#?}");
     }
+}
+
+#[test]
+fn a_command_that_stopped_itself_can_be_ended() {
+    let workspace = Workspace::new();
+    let script = [
+        "sh",
+        "-c",
+        "echo ready; kill -STOP $$; echo went on; sleep 60",
+    ];
+    let mut command = workspace.jail().command(&script);
+    let mut child = common::jail::spawn(&mut command);
+    wait_for_line(&mut child, "ready");
+    std::thread::sleep(Duration::from_millis(50));
+    signal(&child, Signal::SIGTERM);
+    assert_eq!(finish(child).code, Some(128 + 15));
 }
 
 #[test]

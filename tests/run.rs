@@ -17,7 +17,11 @@ fn the_exit_code_is_the_commands() {
     for code in [0, 1, 42, 125, 255] {
         let run = workspace.jail().run(&["exit", &code.to_string()]);
         assert_eq!(run.code, Some(code), "{run:#?}");
-        assert_eq!(run.stderr, "", "nothing of groom-ns's own on stderr");
+        assert_eq!(
+            run.stderr_but_for_groups(),
+            "",
+            "nothing of groom-ns's own on stderr"
+        );
     }
 }
 
@@ -34,17 +38,17 @@ fn a_signal_is_128_and_its_number() {
 fn what_cannot_be_executed_is_126_and_what_is_not_there_127() {
     let workspace = Workspace::new();
     let text = workspace.file("clone/not-executable", "text");
-    for (command, code) in [
-        (path_str(&text), 126),
-        ("/usr", 126),
-        ("/no/such/program", 127),
-        ("no-such-program", 127),
+    for (command, code, errno) in [
+        (path_str(&text), 126, "EACCES"),
+        ("/usr", 126, "EACCES"),
+        ("/no/such/program", 127, "ENOENT"),
+        ("/etc/passwd/program", 127, "ENOTDIR"),
+        ("no-such-program", 127, "ENOENT"),
     ] {
         let run = workspace.jail().run_program(&[command]);
         assert_eq!(run.code, Some(code), "{command}: {run:#?}");
-        let errno = if code == 126 { "EACCES" } else { "ENOENT" };
-        let said = run.stderr.starts_with("groom-ns: ") && run.stderr.contains(errno);
-        assert!(said, "the kernel's answer is told: {run:#?}");
+        let said = format!("groom-ns: cannot execute {command}: {errno} ");
+        assert!(run.stderr.contains(&said), "{said}: {run:#?}");
     }
 }
 
@@ -141,7 +145,34 @@ fn output_is_complete_and_in_its_stream() {
     let script = "head -c 3000000 /dev/zero | tr '\\0' x; echo error >&2; exit 3";
     let run = workspace.jail().run_program(&["sh", "-c", script]);
     assert_eq!((run.code, run.stdout.len()), (Some(3), 3_000_000));
-    assert_eq!(run.stderr, "error\n");
+    assert_eq!(run.stderr_but_for_groups(), "error\n");
+}
+
+#[test]
+fn output_that_is_lost_is_no_success() {
+    let workspace = Workspace::new();
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("/dev/full")
+    };
+    for (code, expected) in [("0", 1), ("3", 3)] {
+        let script = format!("echo text; exit {code}");
+        let run = workspace
+            .jail()
+            .stdio(1, full())
+            .run_program(&["sh", "-c", &script]);
+        assert_eq!(run.code, Some(expected), "{run:#?}");
+        assert!(run.stderr.contains("standard output is lost"), "{run:#?}");
+    }
+    // Control: what is written to nobody, on purpose, is.
+    let null = std::process::Stdio::null();
+    let run = workspace
+        .jail()
+        .stdio(1, null)
+        .run_program(&["sh", "-c", "echo text"]);
+    assert_eq!(run.code, Some(0), "{run:#?}");
 }
 
 #[test]

@@ -274,6 +274,11 @@ fn pass_on_and_reap(command: Pid) -> FromJail {
                     let _ = kill(command, signal);
                 }
             }
+            // A command that has stopped itself gets to see its end.
+            Ok(signal @ Signal::SIGTERM) => {
+                let _ = kill(command, signal);
+                let _ = kill(command, Signal::SIGCONT);
+            }
             // The command may be gone already; its end is the next SIGCHLD.
             Ok(signal) => drop(kill(command, signal)),
             Err(_) => {}

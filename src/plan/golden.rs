@@ -2,7 +2,7 @@
 //! `GROOM_NS_BLESS=1 cargo test golden` writes them anew; read the difference.
 
 use std::ffi::CString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::command::{EnvValue, EnvVar, LandlockMode};
 use super::step::{Identity, Ids, Inode, Plan, Route};
@@ -140,9 +140,10 @@ fn root_plan() -> Plan {
 }
 
 fn compare(name: &str, found: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name);
+    // By cargo's variable where it is set: the tests may run far from where they were built.
+    let root = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    let path = root.join("tests/golden").join(name);
     if std::env::var_os("GROOM_NS_BLESS").is_some() {
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("tests/golden");
         std::fs::write(&path, found).expect("write a golden file");

@@ -247,6 +247,15 @@ impl Run {
         self.stdout.trim_end()
     }
 
+    /// Standard error without the one line that depends on who runs the tests:
+    /// the warning of a user's groups.
+    pub(crate) fn stderr_but_for_groups(&self) -> String {
+        self.stderr
+            .split_inclusive('\n')
+            .filter(|line| !line.starts_with("groom-ns: warning: the command keeps your groups"))
+            .collect()
+    }
+
     /// The text after `ok`.
     pub(crate) fn ok(&self) -> &str {
         let outcome = self.outcome();

@@ -42,7 +42,7 @@ const SYSCALLS: &[(&str, i64)] = numbers! {
     delete_module = SYS_delete_module dup3 = SYS_dup3 execve = SYS_execve execveat = SYS_execveat
     fanotify_init = SYS_fanotify_init fchdir = SYS_fchdir fchmod = SYS_fchmod
     fchmodat = SYS_fchmodat fchmodat2 = SYS_fchmodat2
-    fchown = SYS_fchown finit_module = SYS_finit_module fsconfig = SYS_fsconfig
+    fchown = SYS_fchown fcntl = SYS_fcntl finit_module = SYS_finit_module fsconfig = SYS_fsconfig
     fsmount = SYS_fsmount fsopen = SYS_fsopen fspick = SYS_fspick getpriority = SYS_getpriority
     init_module = SYS_init_module io_uring_enter = SYS_io_uring_enter
     io_uring_register = SYS_io_uring_register io_uring_setup = SYS_io_uring_setup
