@@ -15,6 +15,8 @@ mod ipc;
 mod leaks;
 #[path = "escape/mount_calls.rs"]
 mod mount_calls;
+#[path = "escape/mount_table.rs"]
+mod mount_table;
 #[path = "escape/nested_userns.rs"]
 mod nested_userns;
 #[path = "escape/old_root.rs"]
@@ -31,6 +33,8 @@ mod proc_and_sys;
 mod propagation;
 #[path = "escape/read_only_submount.rs"]
 mod read_only_submount;
+#[path = "escape/shared_namespaces.rs"]
+mod shared_namespaces;
 #[path = "escape/source_swapped.rs"]
 mod source_swapped;
 #[path = "escape/startup.rs"]
