@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use nix::errno::Errno;
+use nix::sys::resource::{Resource as Rlimit, getrlimit, setrlimit};
 
 use groom_ns::cli::{self, Command, PlanFormat};
 use groom_ns::confine::landlock;
@@ -13,9 +14,12 @@ use groom_ns::host::Host;
 use groom_ns::plan::{self, step::Plan};
 use groom_ns::policy::{self, CloneMode, Held, Policy};
 use groom_ns::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
-use groom_ns::{identity, run, say, sys};
+use groom_ns::run::{self, Caller};
+use groom_ns::{identity, say, sys};
 
 fn main() -> ExitCode {
+    // First of all, so that a caller that dies right now is not missed.
+    let caller = begin();
     let (command, json) = match cli::parse(env::args_os()) {
         Ok(Command::Print(text)) => return finish(print(&text), false),
         Ok(Command::Run(run)) => {
@@ -24,15 +28,33 @@ fn main() -> ExitCode {
         }
         Err(error) => return finish(Err(error.refusal.into()), error.json),
     };
-    finish(start(&command), json)
+    finish(
+        caller
+            .map_err(Into::into)
+            .and_then(|caller| start(&command, caller)),
+        json,
+    )
+}
+
+/// Leaves behind what the caller left to this process, and takes hold of the
+/// caller itself, whose death is to end the run.
+fn begin() -> Result<Caller, Refusal> {
+    // Whatever else is open is nobody's business from here on.
+    sys::process::close_from(3).map_err(leave("close_range"))?;
+    let caller = Caller::hold()?;
+    // Each path that is named is held open, however many: the command's own limit
+    // is set later.
+    let (_, hard) = getrlimit(Rlimit::RLIMIT_NOFILE).map_err(leave("getrlimit"))?;
+    setrlimit(Rlimit::RLIMIT_NOFILE, hard, hard).map_err(leave("setrlimit"))?;
+    // Ignored, it would let the kernel reap pid 1 before its end is known.
+    sys::signal::set_default(libc::SIGCHLD).map_err(leave("rt_sigaction"))?;
+    // A file that has grown to its limit is an error of one write(2), no more.
+    sys::signal::ignore(libc::SIGXFSZ).map_err(leave("rt_sigaction"))?;
+    Ok(caller)
 }
 
 /// Judges, plans, and prints the plan or carries it out.
-fn start(command: &cli::Run) -> Result<ExitCode> {
-    // Whatever else the caller left open is nobody's business from here on.
-    sys::process::close_from(3).map_err(leave("close_range"))?;
-    // Ignored, it would let the kernel reap pid 1 before its end is known.
-    sys::signal::set_default(libc::SIGCHLD).map_err(leave("rt_sigaction"))?;
+fn start(command: &cli::Run, caller: Caller) -> Result<ExitCode> {
     let (policy, plan, held) = plan(command)?;
     match command.plan {
         Some(PlanFormat::Text) => print(&plan.to_string()),
@@ -41,7 +63,7 @@ fn start(command: &cli::Run) -> Result<ExitCode> {
             for warning in &plan.warnings {
                 say::note(format_args!("warning: {warning}"));
             }
-            let code = run::run(&plan, &held)?;
+            let code = run::run(&plan, &held, caller)?;
             report_new_repositories(&policy);
             Ok(ExitCode::from(code))
         }
@@ -95,7 +117,11 @@ fn finish(result: Result<ExitCode>, json: bool) -> ExitCode {
         return refused;
     };
     match serde_json::to_string(refusal) {
-        Ok(text) if json => say::line(text),
+        // Nothing else, so that standard error can be parsed.
+        Ok(text) if json => {
+            say::line(text);
+            return refused;
+        }
         _ => say::line(refusal),
     }
     if env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true") {

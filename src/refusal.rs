@@ -160,10 +160,14 @@ impl Refusal {
         self
     }
 
-    /// Says what the caller can do.
+    /// Says what the caller can do. Where the errno alone says it, whatever the
+    /// step was, that is said instead.
     #[must_use]
     pub fn remedy(mut self, remedy: impl Into<Cow<'static, str>>) -> Self {
-        self.remedy = remedy.into();
+        self.remedy = match self.errno.as_deref() {
+            Some("EMFILE" | "ENFILE") => "raise the limit on open files (`ulimit -n`)".into(),
+            _ => remedy.into(),
+        };
         self
     }
 
@@ -205,6 +209,13 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+/// Characters that change the order or the lines of what stands around them
+/// without being control characters: what is read isn't what is there.
+fn reorders(c: char) -> bool {
+    matches!(c,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 /// A path as it may be printed: names come from untrusted trees, so control
 /// and other bytes that a terminal or a log could obey are escaped.
 pub fn shown(path: &Path) -> String {
@@ -212,7 +223,7 @@ pub fn shown(path: &Path) -> String {
     let mut out = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
         for c in chunk.valid().chars() {
-            if c.is_control() {
+            if c.is_control() || reorders(c) {
                 out.extend(c.escape_default());
             } else {
                 out.push(c);
@@ -223,4 +234,37 @@ pub fn shown(path: &Path) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_could_obey_is_escaped() {
+        use std::os::unix::ffi::OsStrExt as _;
+        for (bytes, expected) in [
+            (&b"a b/\xc3\xa9"[..], "a b/\u{e9}"),
+            (b"a\nb\x1b[31m\x7f", "a\\nb\\u{1b}[31m\\u{7f}"),
+            ("x\u{202e}y\u{2028}z".as_bytes(), "x\\u{202e}y\\u{2028}z"),
+            (b"\xff\xfe", "\\xff\\xfe"),
+        ] {
+            let path = Path::new(std::ffi::OsStr::from_bytes(bytes));
+            assert_eq!(shown(path), expected);
+        }
+    }
+
+    #[test]
+    fn one_line_with_step_errno_and_remedy() {
+        let refusal = Refusal::new(Reason::Mount, "make a folder")
+            .path("/a\nb")
+            .errno(Errno::EPERM)
+            .remedy("do this");
+        let line = "groom-ns: refused (mount): make a folder: /a\\nb: EPERM; do this";
+        assert_eq!(refusal.to_string(), line);
+        let open_files = Refusal::new(Reason::Path, "open")
+            .errno(Errno::EMFILE)
+            .remedy("other");
+        assert!(open_files.remedy.contains("ulimit -n"));
+    }
 }

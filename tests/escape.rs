@@ -15,6 +15,8 @@ mod ipc;
 mod leaks;
 #[path = "escape/mount_calls.rs"]
 mod mount_calls;
+#[path = "escape/mount_table.rs"]
+mod mount_table;
 #[path = "escape/nested_userns.rs"]
 mod nested_userns;
 #[path = "escape/old_root.rs"]
@@ -23,12 +25,16 @@ mod old_root;
 mod other_abis;
 #[path = "escape/own_binary.rs"]
 mod own_binary;
+#[path = "escape/pipes.rs"]
+mod pipes;
 #[path = "escape/proc_and_sys.rs"]
 mod proc_and_sys;
 #[path = "escape/propagation.rs"]
 mod propagation;
 #[path = "escape/read_only_submount.rs"]
 mod read_only_submount;
+#[path = "escape/shared_namespaces.rs"]
+mod shared_namespaces;
 #[path = "escape/source_swapped.rs"]
 mod source_swapped;
 #[path = "escape/startup.rs"]

@@ -328,7 +328,31 @@ fn private_folders_have_limits() {
         for word in ["size=", "nr_inodes=", "nosuid", "nodev"] {
             assert!(line.contains(word), "{place} has {word}: {line}");
         }
+        // A kibibyte is the unit that the kernel prints.
+        let size = option(line, "size=").trim_end_matches('k').parse::<u64>();
+        let inodes = option(line, "nr_inodes=").parse::<u64>();
+        let (size, inodes) = (size.expect("a number"), inodes.expect("a number"));
+        assert!(
+            size <= memory() / 4 + 4,
+            "{place} is part of the memory: {line}"
+        );
+        assert!((1..=262_144).contains(&inodes), "{place}: {line}");
     }
+}
+
+/// What a line of the mount table says after `name`.
+fn option<'line>(line: &'line str, name: &str) -> &'line str {
+    let options = line.split(' ').nth(3).unwrap_or_default();
+    let mut values = options.split(',').filter_map(|one| one.strip_prefix(name));
+    values.next().unwrap_or_default()
+}
+
+/// The host's memory, in kibibytes.
+fn memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").expect("/proc/meminfo");
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.expect("the memory's size")
 }
 
 #[test]

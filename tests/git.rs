@@ -256,6 +256,83 @@ fn a_clone_whose_git_cannot_be_covered_is_refused() {
 }
 
 #[test]
+fn a_git_that_leads_to_where_no_cover_is_is_refused() {
+    let refused = |prepare: &dyn Fn(&Workspace), fault: &str| {
+        let workspace = Workspace::with_git();
+        workspace.folder("clone/.git/modules/m");
+        prepare(&workspace);
+        // Control: the same clone can be given read-only.
+        assert_eq!(workspace.jail().run(&["say", "ran"]).ok(), "ran");
+        let run = workspace.jail_with_out().writable().refused("git");
+        let path = workspace.clone_dir().join(fault);
+        assert!(run.refusal().contains(path_str(&path)), "{run:#?}");
+    };
+    // What git reads or runs, as a link to a place that the command can write.
+    for name in ["config", "config.worktree", "hooks", "info", "objects"] {
+        let fault = format!(".git/{name}");
+        let link = |workspace: &Workspace| {
+            let real = workspace.clone_dir().join(&fault);
+            let moved = workspace.clone_dir().join("moved");
+            if fs::rename(&real, &moved).is_err() {
+                fs::write(&moved, "").expect("a file");
+            }
+            std::os::unix::fs::symlink("../moved", &real).expect("a link");
+        };
+        refused(&link, &fault);
+    }
+    // A file that sends git elsewhere for its configuration.
+    let commondir = |workspace: &Workspace| {
+        workspace.file("clone/.git/commondir", "../elsewhere\n");
+    };
+    refused(&commondir, ".git/commondir");
+    // Nested ones: by a link that the command could turn, up again through a
+    // folder that it could move, to the clone's own .git, and to nothing.
+    for target in [
+        "../link/modules/m",
+        "../a/../.git/modules/m",
+        "../.git",
+        "../.git/modules/none",
+        "../.git-not/m",
+    ] {
+        let nested = |workspace: &Workspace| {
+            workspace.folder("clone/a");
+            workspace.folder("clone/.git-not/m");
+            std::os::unix::fs::symlink(".git", workspace.path("clone/link")).expect("a link");
+            workspace.file("clone/nested/.git", &format!("gitdir: {target}\n"));
+        };
+        refused(&nested, "nested/.git");
+    }
+    // Neither a folder nor a file.
+    let pipe = |workspace: &Workspace| {
+        let path = workspace.folder("clone/nested").join(".git");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    };
+    refused(&pipe, "nested/.git");
+}
+
+#[test]
+fn a_git_by_another_case_is_covered_too() {
+    // Some file systems make no difference, and a clone may be copied to one.
+    let workspace = Workspace::with_git();
+    let clone = path_str(&workspace.clone_dir()).to_owned();
+    for name in [".GIT", ".Git"] {
+        let nested = workspace
+            .folder(&format!("clone/{}", &name[1..]))
+            .join(name);
+        fs::create_dir(nested).expect("a folder");
+    }
+    denied_in_writable_clone(
+        &workspace,
+        &[
+            format!("write {clone}/GIT/.GIT/config x"),
+            format!("write {clone}/Git/.Git/config x"),
+            format!("syscall rename @{clone}/GIT/.GIT @{clone}/taken"),
+            format!("syscall rename @{clone}/Git @{clone}/taken-2"),
+        ],
+    );
+}
+
+#[test]
 fn a_linked_worktree_is_refused() {
     let workspace = Workspace::with_git();
     let tree = workspace.path("linked");

@@ -91,6 +91,46 @@ fn supplementary_groups_are_dropped_or_reported() {
 }
 
 #[test]
+fn as_root_no_group_of_the_callers_or_the_clones_is_kept() {
+    if !is_root() {
+        // A user's are kept and reported: that is proven above.
+        assert_ne!(nix::unistd::geteuid().as_raw(), 0);
+        return;
+    }
+    // A clone whose group is one that can do more than its owner, and a caller
+    // who is in two more.
+    let (owner, group) = (2_000_000_125, 2_000_000_006);
+    let groups = ["with-groups", "2000000004", "2000000007"];
+    let workspace = Workspace::new();
+    for path in [workspace.clone_dir(), workspace.clone_dir().join("tracked")] {
+        chown(&path, Some(owner), Some(group)).expect("root");
+    }
+    let outside = workspace.unjailed_in(&groups, &["ids"]);
+    let kept = "groups=2000000004,2000000007";
+    assert!(outside.ok().ends_with(kept), "vacuous: {outside:#?}");
+
+    let marker = unique("marker");
+    let jail = workspace.jail().in_situation(&groups);
+    let mut child = jail.start(&["sleep", "60", &marker]);
+    wait_for_line(&mut child, "ready");
+    let of_command = |pid: &i32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "probe\n")
+            && status_field(*pid, "Uid:").starts_with(&owner.to_string())
+    };
+    let pids = processes_with(&marker);
+    let pid = *pids
+        .iter()
+        .find(|pid| of_command(pid))
+        .expect("the command");
+    let (gids, supplementary) = (status_field(pid, "Gid:"), status_field(pid, "Groups:"));
+    child.kill().expect("our child");
+    let _ = finish(child);
+    assert_eq!(supplementary, "", "the caller's groups");
+    let is_free = |gid: &str| gid.parse::<u32>().is_ok_and(|gid| gid >= 2_100_000_000);
+    assert!(gids.split(' ').all(is_free), "a free group, not {gids}");
+}
+
+#[test]
 fn no_process_of_the_jail_has_privileges() {
     let workspace = Workspace::new();
     let run = workspace.jail().run(&["privileges"]);
@@ -182,7 +222,24 @@ fn setuid_bits_and_devices_cannot_be_made() {
     // A file that is born with the bits.
     for call in [
         "openat AT_FDCWD @/tmp/x O_CREAT|O_RDWR 0x9ed",
+        "openat AT_FDCWD @/tmp/x O_CREAT|O_RDWR 0x5ed",
+        "openat AT_FDCWD @/tmp O_TMPFILE|O_RDWR 0x9ed",
+        "openat AT_FDCWD @/tmp O_TMPFILE|O_RDWR 0x5ed",
+        "open @/tmp/x O_CREAT|O_RDWR 0x9ed",
+        "open @/tmp/x O_CREAT|O_RDWR 0x5ed",
+        "open @/tmp O_TMPFILE|O_RDWR 0x9ed",
+        "open @/tmp O_TMPFILE|O_RDWR 0x5ed",
+        "creat @/tmp/x 0x9ed",
+        "creat @/tmp/x 0x5ed",
         "mknod @/tmp/x S_IFREG|0x9ed 0",
+        "mknod @/tmp/x S_IFREG|0x5ed 0",
+        "mknodat AT_FDCWD @/tmp/x S_IFREG|0x9ed 0",
+        "mknodat AT_FDCWD @/tmp/x S_IFREG|0x5ed 0",
+        // One that is open already, and a mode of which the kernel drops the
+        // upper half.
+        "fchmod 0 0x9ed",
+        "fchmod 0 0x5ed",
+        "fchmod 0 0xffffffff000009ed",
     ] {
         attacks.push(Attack::filtered(call, &["EPERM"]));
     }
@@ -192,6 +249,7 @@ fn setuid_bits_and_devices_cannot_be_made() {
         "mknod @/tmp/whiteout S_IFCHR 0",
         "mknod @/tmp/disk S_IFBLK|0x1b6 0x800",
         "mknodat AT_FDCWD @/tmp/zero S_IFCHR|0x1b6 0x105",
+        "mknodat AT_FDCWD @/tmp/disk S_IFBLK|0x1b6 0x800",
     ] {
         attacks.push(Attack::filtered(call, &["EPERM"]));
     }

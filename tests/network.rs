@@ -178,6 +178,55 @@ fn netlink_is_route_alone() {
 }
 
 #[test]
+fn protocols_are_the_few_that_programs_use() {
+    let workspace = Workspace::new();
+    let mut attacks = Vec::new();
+    // AF_INET and AF_INET6. Anyone's socket call would load the module of one.
+    for family in [2, 10] {
+        for protocol in [
+            "IPPROTO_IGMP",
+            "IPPROTO_SCTP",
+            "IPPROTO_DCCP",
+            "IPPROTO_UDPLITE",
+            "IPPROTO_RAW",
+            "115",
+            "0x100000084",
+        ] {
+            attacks.push(Attack::filtered(
+                &format!("socket {family} 1 {protocol}"),
+                &["EPROTONOSUPPORT"],
+            ));
+        }
+        // SOCK_SEQPACKET and SOCK_DCCP name one without its number; SOCK_CLOEXEC
+        // beside them changes nothing.
+        for kind in ["5", "6", "0x80006"] {
+            attacks.push(Attack::filtered(
+                &format!("socket {family} {kind} 0"),
+                &["EPROTONOSUPPORT"],
+            ));
+        }
+        // SOCK_PACKET, which the kernel turns into AF_PACKET.
+        attacks.push(Attack::filtered(
+            &format!("socket {family} 10 0"),
+            &["EAFNOSUPPORT"],
+        ));
+    }
+    assert_denied(&workspace, workspace.jail(), &attacks);
+    let used = [
+        "each",
+        "filtered socket 2 1 0",
+        "filtered socket 2 1 IPPROTO_TCP",
+        "filtered socket 10 0x80002 17",
+        "filtered socket 2 1 IPPROTO_MPTCP",
+        "filtered socket 2 2 1",
+        "filtered socket 10 2 58",
+        // SOCK_SEQPACKET of AF_UNIX.
+        "filtered socket 1 5 0",
+    ];
+    assert_eq!(workspace.jail().run(&used).lines(), ["ok"; 7]);
+}
+
+#[test]
 fn abstract_sockets_of_the_host_are_out_of_reach() {
     let workspace = Workspace::new();
     let name = unique("groom-ns-abstract");

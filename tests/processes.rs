@@ -9,8 +9,8 @@ use std::fs;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use common::host::{install, processes_named, processes_with, unique, wait_until_gone};
-use common::jail::{binary, wait_for_line};
+use common::host::{processes_named, processes_with, unique, wait_until_gone};
+use common::jail::wait_for_line;
 use common::{Attack, Workspace, assert_denied, finish, path_str};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -151,6 +151,22 @@ fn signals_are_passed_on() {
 }
 
 #[test]
+fn a_command_that_stopped_itself_can_be_ended() {
+    let workspace = Workspace::new();
+    let script = [
+        "sh",
+        "-c",
+        "echo ready; kill -STOP $$; echo went on; sleep 60",
+    ];
+    let mut command = workspace.jail().command(&script);
+    let mut child = common::jail::spawn(&mut command);
+    wait_for_line(&mut child, "ready");
+    std::thread::sleep(Duration::from_millis(50));
+    signal(&child, Signal::SIGTERM);
+    assert_eq!(finish(child).code, Some(128 + 15));
+}
+
+#[test]
 fn a_stopped_run_goes_on() {
     let workspace = Workspace::new();
     let mut child = workspace.jail().start(&["sleep", "1"]);
@@ -161,19 +177,10 @@ fn a_stopped_run_goes_on() {
     assert_eq!(finish(child).outcome(), "ok slept");
 }
 
-/// groom-ns under a name that finds it and its pid 1 in the host's list.
-fn named_binary(workspace: &Workspace) -> (std::path::PathBuf, String) {
-    // A comm has 15 bytes: the pid and the counter of `unique` fit.
-    let name = unique("gn");
-    let copy = workspace.path(&name);
-    install(&binary(), &copy);
-    (copy, name)
-}
-
 #[test]
 fn nothing_survives_a_launcher_that_is_killed_at_any_moment() {
     let workspace = Workspace::with_git();
-    let (copy, name) = named_binary(&workspace);
+    let (copy, name) = workspace.named_binary();
     let marker = unique("survivor");
     let launches = if std::env::var_os("GROOM_NS_LONG").is_some() {
         1000
@@ -196,7 +203,7 @@ fn nothing_survives_a_launcher_that_is_killed_at_any_moment() {
 #[test]
 fn the_command_ends_with_its_launchers_parent() {
     let workspace = Workspace::new();
-    let (copy, name) = named_binary(&workspace);
+    let (copy, name) = workspace.named_binary();
     let marker = unique("orphan");
     let jail = workspace.jail().binary(copy).in_situation(&["parent"]);
     let mut parent = jail.start(&["stubborn", "60", &marker]);

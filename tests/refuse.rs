@@ -13,7 +13,11 @@ mod mounts;
 mod output;
 #[path = "refuse/overlaps.rs"]
 mod overlaps;
+#[path = "refuse/pretended.rs"]
+mod pretended;
 #[path = "refuse/setup_syscalls.rs"]
 mod setup_syscalls;
 #[path = "refuse/sockets.rs"]
 mod sockets;
+#[path = "refuse/trees.rs"]
+mod trees;

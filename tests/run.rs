@@ -149,6 +149,33 @@ fn output_is_complete_and_in_its_stream() {
 }
 
 #[test]
+fn output_that_is_lost_is_no_success() {
+    let workspace = Workspace::new();
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("/dev/full")
+    };
+    for (code, expected) in [("0", 1), ("3", 3)] {
+        let script = format!("echo text; exit {code}");
+        let run = workspace
+            .jail()
+            .stdio(1, full())
+            .run_program(&["sh", "-c", &script]);
+        assert_eq!(run.code, Some(expected), "{run:#?}");
+        assert!(run.stderr.contains("standard output is lost"), "{run:#?}");
+    }
+    // Control: what is written to nobody, on purpose, is.
+    let null = std::process::Stdio::null();
+    let run = workspace
+        .jail()
+        .stdio(1, null)
+        .run_program(&["sh", "-c", "echo text"]);
+    assert_eq!(run.code, Some(0), "{run:#?}");
+}
+
+#[test]
 fn input_and_output_may_be_pipes_files_or_sockets() {
     let workspace = Workspace::new();
     let input = workspace.file("input", "from a file");

@@ -28,10 +28,15 @@ const NAMESPACES: [(&str, libc::c_int); 7] = [
 /// Forks into the namespaces of the plan. The child must wait for its maps
 /// before it does anything that an id or a capability has a part in.
 pub fn fork(namespaces: &[&str]) -> Result<Forked, Refusal> {
-    let flags = NAMESPACES
-        .iter()
-        .filter(|(name, _)| namespaces.contains(name))
-        .fold(0, |flags, (_, flag)| flags | flag);
+    let mut flags = 0;
+    for name in namespaces {
+        let Some((_, flag)) = NAMESPACES.iter().find(|(known, _)| known == name) else {
+            return Err(
+                Refusal::new(Reason::Setup, "make a namespace of an unknown kind").about(*name),
+            );
+        };
+        flags |= flag;
+    }
     fork_into(flags).map_err(|errno| diagnose::namespaces_refused(errno, namespaces))
 }
 

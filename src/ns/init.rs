@@ -15,7 +15,8 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{
-    Gid, Pid, Uid, chdir, pipe2, read, setgroups, sethostname, setresgid, setresuid, setsid, write,
+    Gid, Pid, Uid, chdir, getgroups, getresgid, getresuid, pipe2, read, setgroups, sethostname,
+    setresgid, setresuid, setsid, write,
 };
 
 use crate::confine;
@@ -204,7 +205,21 @@ fn become_command(identity: &Identity) -> Result<(), Refusal> {
     );
     setgroups(&[]).map_err(refuse("setgroups"))?;
     setresgid(gid, gid, gid).map_err(refuse("setresgid"))?;
-    setresuid(uid, uid, uid).map_err(refuse("setresuid"))
+    setresuid(uid, uid, uid).map_err(refuse("setresuid"))?;
+    // Read back: an outer filter may have answered 0 and done nothing.
+    let groups = getgroups().map_err(refuse("getgroups"))?;
+    let users = getresuid().map_err(refuse("getresuid"))?;
+    let mains = getresgid().map_err(refuse("getresgid"))?;
+    let is_taken = groups.is_empty()
+        && [users.real, users.effective, users.saved] == [uid; 3]
+        && [mains.real, mains.effective, mains.saved] == [gid; 3];
+    if is_taken {
+        Ok(())
+    } else {
+        Err(Refusal::new(Reason::Identity, "become the command's id")
+            .about("an id or group is still the caller's")
+            .remedy("an outer sandbox fakes setgroups, setresgid or setresuid: run groom-ns outside of it"))
+    }
 }
 
 /// Leaves the caller's keyrings. Where keyctl(2) doesn't exist or an outer filter
@@ -273,6 +288,11 @@ fn pass_on_and_reap(command: Pid) -> FromJail {
                 if kill(group, signal).is_err() {
                     let _ = kill(command, signal);
                 }
+            }
+            // A command that has stopped itself gets to see its end.
+            Ok(signal @ Signal::SIGTERM) => {
+                let _ = kill(command, signal);
+                let _ = kill(command, Signal::SIGCONT);
             }
             // The command may be gone already; its end is the next SIGCHLD.
             Ok(signal) => drop(kill(command, signal)),

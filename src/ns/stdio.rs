@@ -1,14 +1,16 @@
 //! Descriptors 0 to 2: what the command gets in their place.
 //!
-//! The command must hold no handle on an object of the host: it could truncate,
-//! chmod or reopen a file, and walk upwards from a folder. So a file, socket or
-//! terminal stays with the supervisor, which pumps it through a pipe.
+//! The command must hold no handle on an object of the host. It could truncate or
+//! chmod a file, walk upwards from a folder, and reopen a pipe through
+//! /proc/self/fd the other way round: what it writes into its own standard input
+//! is read by whoever shares that pipe, as the shell in `… | bash` does, and obeyed
+//! outside. So everything but /dev/null stays with the supervisor, which pumps it
+//! through pipes of its own.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, major, minor};
-use nix::sys::statfs::fstatfs;
 use nix::unistd::{Gid, Uid, dup2_stderr, dup2_stdin, dup2_stdout, fchown, pipe2};
 
 use crate::plan::step::Ids;
@@ -18,20 +20,10 @@ use crate::sys::process;
 /// What a descriptor of the caller's is, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// An anonymous pipe that belongs to the command's id: handed in as it is.
-    Pipe,
     /// `/dev/null`: the command gets the jail's own.
     Null,
     /// Anything else that bytes can be read from or written to.
     Pumped,
-}
-
-/// What the command gets as one descriptor.
-#[derive(Debug)]
-enum Handed {
-    AsItIs,
-    Null,
-    Pipe(OwnedFd),
 }
 
 /// The supervisor's end of a pumped descriptor, non-blocking.
@@ -49,7 +41,8 @@ pub struct Pump {
 /// `jail`, and the supervisor drops it and drives `pumps`.
 #[derive(Debug)]
 pub struct Stdio {
-    jail: [Handed; 3],
+    /// None: the jail's /dev/null.
+    jail: [Option<OwnedFd>; 3],
     /// What the supervisor moves.
     pub pumps: Vec<Pump>,
 }
@@ -62,72 +55,57 @@ impl Stdio {
     /// to that before `main`.
     pub fn prepare(command: Ids) -> Result<Stdio, Refusal> {
         let fds = [process::stdin(), process::stdout(), process::stderr()];
-        let mut handed = Stdio {
-            jail: [Handed::Null, Handed::Null, Handed::Null],
+        let mut stdio = Stdio {
+            jail: [None, None, None],
             pumps: Vec::new(),
         };
-        let mut last: Option<(Class, FileStat)> = None;
+        let mut stdout: Option<FileStat> = None;
         for (number, fd) in (0..).zip(fds) {
             let stat = fstat(fd).map_err(|errno| refuse(number).about("fstat").errno(errno))?;
-            let class = classify(fd, &stat, command).map_err(|what| refuse(number).about(what))?;
+            let class = classify(fd, &stat).map_err(|what| refuse(number).about(what))?;
+            let place = usize::try_from(number).unwrap_or_default();
             // `cmd >file 2>&1`: one pipe for both keeps their order.
-            let shared = match (&handed.jail[1], &last) {
-                (Handed::Pipe(pipe), Some((Class::Pumped, stdout)))
-                    if number == 2 && class == Class::Pumped && same_file(stdout, &stat) =>
-                {
+            let shared = match (&stdio.jail[1], &stdout) {
+                (Some(pipe), Some(stdout)) if number == 2 && same_file(stdout, &stat) => {
                     Some(pipe.try_clone().map_err(|_| refuse(number).about("dup"))?)
                 }
                 _ => None,
             };
-            match shared {
-                Some(pipe) => handed.jail[2] = Handed::Pipe(pipe),
-                None => handed.hand(number, class, command)?,
+            stdio.jail[place] = match (class, shared) {
+                (Class::Null, _) => None,
+                (Class::Pumped, Some(pipe)) => Some(pipe),
+                (Class::Pumped, None) => Some(stdio.pump(number, command)?),
+            };
+            if number == 1 {
+                stdout = Some(stat);
             }
-            last = Some((class, stat));
         }
-        Ok(handed)
+        Ok(stdio)
     }
 
-    fn hand(&mut self, number: i32, class: Class, command: Ids) -> Result<(), Refusal> {
-        let handed = match class {
-            Class::Pipe => Handed::AsItIs,
-            Class::Null => Handed::Null,
-            Class::Pumped => {
-                let call =
-                    |call: &'static str| move |errno| refuse(number).about(call).errno(errno);
-                let (reads, writes) = pipe2(OFlag::O_CLOEXEC).map_err(call("pipe2"))?;
-                let (inner, jail) = if number == 0 {
-                    (writes, reads)
-                } else {
-                    (reads, writes)
-                };
-                fchown(
-                    &jail,
-                    Some(Uid::from_raw(command.uid)),
-                    Some(Gid::from_raw(command.gid)),
-                )
-                .map_err(call("fchown"))?;
-                nonblocking(&inner).map_err(call("fcntl"))?;
-                let reader = if number == 0 {
-                    Some(jail.try_clone().map_err(|_| refuse(0).about("dup"))?)
-                } else {
-                    None
-                };
-                self.pumps.push(Pump {
-                    outer: number,
-                    inner,
-                    reader,
-                });
-                Handed::Pipe(jail)
-            }
+    /// Makes the pipe for a pumped descriptor, and returns the command's end.
+    fn pump(&mut self, number: i32, command: Ids) -> Result<OwnedFd, Refusal> {
+        let call = |call: &'static str| move |errno| refuse(number).about(call).errno(errno);
+        let (reads, writes) = pipe2(OFlag::O_CLOEXEC).map_err(call("pipe2"))?;
+        let (inner, jail) = if number == 0 {
+            (writes, reads)
+        } else {
+            (reads, writes)
         };
-        if let Some(slot) = usize::try_from(number)
-            .ok()
-            .and_then(|index| self.jail.get_mut(index))
-        {
-            *slot = handed;
-        }
-        Ok(())
+        let (uid, gid) = (Uid::from_raw(command.uid), Gid::from_raw(command.gid));
+        fchown(&jail, Some(uid), Some(gid)).map_err(call("fchown"))?;
+        fcntl(&inner, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(call("fcntl"))?;
+        let reader = if number == 0 {
+            Some(jail.try_clone().map_err(|_| refuse(0).about("dup"))?)
+        } else {
+            None
+        };
+        self.pumps.push(Pump {
+            outer: number,
+            inner,
+            reader,
+        });
+        Ok(jail)
     }
 
     /// Puts the three descriptors in place. To be called in the jail, by the
@@ -135,11 +113,7 @@ impl Stdio {
     pub fn install(&self) -> Result<(), Refusal> {
         let null = open_null()?;
         for (number, handed) in (0..).zip(&self.jail) {
-            let fd = match handed {
-                Handed::AsItIs => continue,
-                Handed::Null => &null,
-                Handed::Pipe(fd) => fd,
-            };
+            let fd = handed.as_ref().unwrap_or(&null);
             put(fd, number).map_err(|errno| refuse(number).about("dup2").errno(errno))?;
         }
         Ok(())
@@ -169,11 +143,6 @@ fn put(fd: impl AsFd, number: i32) -> nix::Result<()> {
     }
 }
 
-fn nonblocking(fd: &OwnedFd) -> nix::Result<()> {
-    use nix::fcntl::{FcntlArg, fcntl};
-    fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map(drop)
-}
-
 fn refuse(number: i32) -> Refusal {
     let step = match number {
         0 => "hand standard input to the command",
@@ -188,23 +157,15 @@ fn same_file(one: &FileStat, other: &FileStat) -> bool {
 }
 
 /// The error says what the descriptor is.
-fn classify(fd: BorrowedFd, stat: &FileStat, command: Ids) -> Result<Class, &'static str> {
-    /// PIPEFS_MAGIC of linux/magic.h: the file system of anonymous pipes. A
-    /// named pipe lies on the host's, and its inode is the host's.
-    const PIPEFS_MAGIC: nix::sys::statfs::FsType = nix::sys::statfs::FsType(0x5049_5045);
+fn classify(fd: BorrowedFd, stat: &FileStat) -> Result<Class, &'static str> {
+    // O_PATH says where a file is; it can't be read or written.
+    let flags = fcntl(fd, FcntlArg::F_GETFL).map_err(|_| "it isn't open")?;
+    if OFlag::from_bits_retain(flags).contains(OFlag::O_PATH) {
+        return Err("it was opened with O_PATH");
+    }
     match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
-        SFlag::S_IFIFO => {
-            let anonymous = fstatfs(fd).is_ok_and(|fs| fs.filesystem_type() == PIPEFS_MAGIC);
-            // Root's pipe can't be reopened by the command: `echo >/dev/stderr`
-            // would fail, as it doesn't outside.
-            Ok(if anonymous && stat.st_uid == command.uid {
-                Class::Pipe
-            } else {
-                Class::Pumped
-            })
-        }
         SFlag::S_IFCHR if (major(stat.st_rdev), minor(stat.st_rdev)) == (1, 3) => Ok(Class::Null),
-        SFlag::S_IFCHR | SFlag::S_IFREG | SFlag::S_IFSOCK => Ok(Class::Pumped),
+        SFlag::S_IFIFO | SFlag::S_IFCHR | SFlag::S_IFREG | SFlag::S_IFSOCK => Ok(Class::Pumped),
         // With a folder as a descriptor, landlock allows fstatat and fchdir upwards.
         SFlag::S_IFDIR => Err("it is a folder"),
         SFlag::S_IFBLK => Err("it is a block device"),

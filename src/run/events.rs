@@ -23,6 +23,9 @@ use crate::sys::watch::watch;
 use super::pump::{self, Input};
 use super::{Jail, setup, signal_name};
 
+/// The exit code where the command ended well but its output couldn't be written.
+const OUTPUT_LOST: i32 = 1;
+
 /// How far the jail is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -167,6 +170,7 @@ impl<'run> Events<'run> {
         pumps: Vec<Pump>,
     ) -> Result<End, Refusal> {
         let (mut outputs, mut input) = start(pumps)?;
+        let mut is_short = false;
         let end = {
             let mut feeding = pin!(feed(input.as_mut()));
             let mut fed = false;
@@ -180,7 +184,7 @@ impl<'run> Events<'run> {
                 }
                 tokio::select! {
                     biased;
-                    ready = self.channel.readable(), if self.is_open && said.is_none() => {
+                    ready = self.channel.readable(), if self.is_open && end.is_none() && said.is_none() => {
                         ready.map_err(|error| failed("watch the channel", &error))?.clear_ready();
                         said = self.listen(channel)?;
                         // The command's process may have refused while pid 1 still
@@ -205,35 +209,43 @@ impl<'run> Events<'run> {
                     }
                     () = gone(self.caller.as_ref()) => break End::Abandoned(self.phase),
                     () = &mut feeding, if !fed => fed = true,
-                    Some(result) = outputs.join_next(), if !outputs.is_empty() => report(result),
+                    Some(result) = outputs.join_next(), if !outputs.is_empty() => {
+                        is_short |= is_lost(result);
+                    }
                 }
             }
         };
         if let Some(input) = input {
             input.give_back();
         }
-        Ok(end)
+        // Outside, the command itself would have seen the failure.
+        Ok(match end {
+            End::Said(FromJail::Exited(0)) if is_short => End::Said(FromJail::Exited(OUTPUT_LOST)),
+            end => end,
+        })
     }
 
-    /// Takes what the jail's side has said; returns what ends the run.
+    /// Takes what the jail's side has said; returns what ends the run. That it is
+    /// gone is told by pid 1's pidfd, not by a failed call on the channel.
     fn listen(&mut self, channel: &Channel) -> Result<Option<FromJail>, Refusal> {
-        loop {
+        while self.is_open {
             match channel.try_receive::<FromJail>() {
                 Ok(Some(FromJail::Ready)) => {
                     self.phase = Phase::Confining;
-                    channel.send(&ToJail::Go).map_err(setup("send"))?;
+                    match channel.send(&ToJail::Go) {
+                        Ok(()) | Err(Errno::EPIPE) => {}
+                        Err(errno) => return Err(setup("send")(errno)),
+                    }
                 }
                 Ok(Some(FromJail::Executing)) => self.phase = Phase::Running,
                 Ok(Some(end)) => return Ok(Some(end)),
+                Err(Errno::EAGAIN) => break,
                 // tokio keeps a hung-up descriptor ready for ever.
-                Ok(None) => {
-                    self.is_open = false;
-                    return Ok(None);
-                }
-                Err(Errno::EAGAIN) => return Ok(None),
+                Ok(None) | Err(Errno::ECONNRESET) => self.is_open = false,
                 Err(errno) => return Err(setup("recv")(errno)),
             }
         }
+        Ok(None)
     }
 
     /// Passes the pending signals on. Before the command runs and after it has
@@ -289,15 +301,18 @@ async fn feed(input: Option<&mut Input>) {
     }
 }
 
-/// Says that the output couldn't be moved. A reader that has gone is none of
-/// our business: the command has got its SIGPIPE.
-fn report(result: Result<(i32, io::Result<()>), tokio::task::JoinError>) {
-    if let Ok((outer, Err(error))) = result
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
-        let name = if outer == 1 { "output" } else { "error" };
-        say::note(format_args!("standard {name}: {error}"));
+/// Whether output of the command's was lost, which is said. A reader that has gone
+/// is none of our business: the command gets its SIGPIPE.
+fn is_lost(result: Result<(i32, io::Result<()>), tokio::task::JoinError>) -> bool {
+    let Ok((outer, Err(error))) = result else {
+        return false;
+    };
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return false;
     }
+    let name = if outer == 1 { "output" } else { "error" };
+    say::note(format_args!("standard {name} is lost: {error}"));
+    true
 }
 
 /// Waits for the caller's end; for ever if it can't be seen.

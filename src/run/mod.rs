@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -28,28 +29,26 @@ use crate::sys::signal::is_ignored;
 
 /// Carries out a plan. Returns the exit code that groom-ns ends with; an error
 /// means that the command has not run, and that nothing of the attempt is left.
-pub fn run(plan: &Plan, held: &Held) -> Result<u8, Refusal> {
-    // 1. Whose death ends the run, before anything is begun.
-    let caller = caller()?;
-    // 2. What the command gets as descriptors 0 to 2.
+pub fn run(plan: &Plan, held: &Held, caller: Caller) -> Result<u8, Refusal> {
+    // 1. What the command gets as descriptors 0 to 2.
     let mut stdio = Stdio::prepare(plan.identity.host)?;
-    // 3. The one thing that is made on the host, taken back if nothing runs.
+    // 2. The one thing that is made on the host, taken back if nothing runs.
     let made = plan
         .make_out_dir
         .as_ref()
         .map(|dir| MadeDir::make(dir, held))
         .transpose()?;
     let made_inode = made.as_ref().map(|dir| dir.inode);
-    // 4. Root opens the sources itself: the jail's processes may not reach them.
+    // 3. Root opens the sources itself: the jail's processes may not reach them.
     let trees = match plan.identity.route {
         Route::Root => open_trees(plan, made_inode)?,
         Route::User => BTreeMap::new(),
     };
-    // 5. Signals wait from here on, so that none is lost around the fork.
+    // 4. Signals wait from here on, so that none is lost around the fork.
     let signals = hold_signals()?;
     let (channel, theirs) = pair().map_err(setup("socketpair"))?;
     let strings = strings_in_memory()?;
-    // 6. The fork. The child never comes back from `init::main`.
+    // 5. The fork. The child never comes back from `init::main`.
     let pumps = std::mem::take(&mut stdio.pumps);
     let (pid, pidfd) = match enter::fork(&plan.namespaces)? {
         Forked::Child => {
@@ -73,11 +72,11 @@ pub fn run(plan: &Plan, held: &Held) -> Result<u8, Refusal> {
         pidfd,
         ended: false,
     };
-    // 7. Its maps, which only a process outside may write.
+    // 6. Its maps, which only a process outside may write.
     enter::write_maps(jail.pid, &plan.identity)?;
     channel.send(&ToJail::Mapped).map_err(setup("send"))?;
-    // 8. From here on everything is an event, until the jail is gone.
-    let code = events::supervise(jail, &channel, &signals, caller, pumps)?;
+    // 7. From here on everything is an event, until the jail is gone.
+    let code = events::supervise(jail, &channel, &signals, caller.pidfd, pumps)?;
     if let Some(dir) = made {
         dir.keep();
     }
@@ -129,7 +128,7 @@ impl<'held> MadeDir<'held> {
         };
         let parent = held
             .get(&dir.path)
-            .ok_or_else(|| refuse("openat")(nix::errno::Errno::ENOENT))?;
+            .ok_or_else(|| refuse("openat")(Errno::ENOENT))?;
         let name = Path::new(dir.path.file_name().unwrap_or_default());
         mkdirat(parent, name, Mode::from_bits_truncate(0o755)).map_err(refuse("mkdirat"))?;
         let mut made = MadeDir {
@@ -166,22 +165,34 @@ impl Drop for MadeDir<'_> {
     }
 }
 
-/// A pidfd of the process that started groom-ns, if it can be seen from here: in
-/// a container's first process, or one started from another pid namespace, it
-/// can't (getppid(2) is 0), and its death has to be told by a signal.
-fn caller() -> Result<Option<OwnedFd>, Refusal> {
-    let parent = getppid();
-    if parent.as_raw() == 0 {
-        return Ok(None);
-    }
-    let pidfd = pidfd_open(parent).map_err(setup("pidfd_open"))?;
-    if getppid() == parent {
-        Ok(Some(pidfd))
-    } else {
-        Err(Refusal::new(
-            Reason::Setup,
-            "the process that started groom-ns is gone",
-        ))
+/// The process that started groom-ns.
+pub struct Caller {
+    pidfd: Option<OwnedFd>,
+}
+
+impl Caller {
+    /// Takes hold of it, if it can be seen from here: in a container's first process,
+    /// or one started from another pid namespace, it can't (getppid(2) is 0), and
+    /// its death has to be told by a signal. One that died before this call is not
+    /// to be known: the parent then is whoever adopts orphans.
+    ///
+    /// # Errors
+    /// `setup`: it ended meanwhile, or an outer filter denies pidfd_open(2).
+    pub fn hold() -> Result<Caller, Refusal> {
+        let parent = getppid();
+        if parent.as_raw() == 0 {
+            return Ok(Caller { pidfd: None });
+        }
+        let gone = || Refusal::new(Reason::Setup, "the process that started groom-ns is gone");
+        let pidfd = match pidfd_open(parent) {
+            Ok(pidfd) => pidfd,
+            Err(Errno::ESRCH) => return Err(gone()),
+            Err(errno) => return Err(setup("pidfd_open")(errno)),
+        };
+        if getppid() != parent {
+            return Err(gone());
+        }
+        Ok(Caller { pidfd: Some(pidfd) })
     }
 }
 
@@ -247,7 +258,7 @@ fn strings_in_memory() -> Result<[Range<usize>; 2], Refusal> {
     }
 }
 
-fn setup(call: &'static str) -> impl Fn(nix::errno::Errno) -> Refusal {
+fn setup(call: &'static str) -> impl Fn(Errno) -> Refusal {
     move |errno| {
         Refusal::new(Reason::Setup, "set up the supervisor")
             .about(call)

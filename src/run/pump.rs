@@ -16,9 +16,12 @@ use crate::sys::watch::watch;
 /// Bytes moved at a time; what a pipe holds.
 const CHUNK: usize = 64 * 1024;
 
-/// Bytes written at a time to what may be a terminal: a write that poll(2)
-/// allowed must not block the event loop on the rest of a large chunk.
-const TERMINAL_CHUNK: usize = 1024;
+/// Bytes written at a time to what may block: a write that poll(2) allowed must
+/// not hold the event loop up on the rest of a large chunk. A pipe that is
+/// writable takes PIPE_BUF (4096) bytes at once, a socket has more room (pipe(7),
+/// `sock_writeable`); a terminal may have less.
+const PIPE_CHUNK: usize = 4096;
+const TERMINAL_CHUNK: usize = 256;
 
 /// One of the caller's descriptors. It is shared with other processes, so its
 /// O_NONBLOCK is left as it is: poll(2) is asked before every call instead.
@@ -85,10 +88,10 @@ fn is_ready(fd: impl AsFd, interest: Interest) -> nix::Result<bool> {
 pub(super) async fn output(inner: OwnedFd, outer: BorrowedFd<'static>) -> io::Result<()> {
     let inner = watch(inner, Interest::READABLE)?;
     let to = Outer::new(outer, Interest::WRITABLE)?;
-    let most = if outer.is_terminal() {
-        TERMINAL_CHUNK
-    } else {
-        CHUNK
+    let most = match &to {
+        Outer::Ready(_) => CHUNK,
+        Outer::Watched(_) if outer.is_terminal() => TERMINAL_CHUNK,
+        Outer::Watched(_) => PIPE_CHUNK,
     };
     let mut buffer = vec![0; CHUNK];
     loop {

@@ -21,7 +21,7 @@ struct Action {
 }
 
 /// The default disposition, without flags.
-static DEFAULT: Action = Action {
+const DEFAULT: Action = Action {
     handler: libc::SIG_DFL,
     flags: 0,
     restorer: 0,
@@ -30,12 +30,7 @@ static DEFAULT: Action = Action {
 
 /// Whether a signal is ignored, as nohup(1) leaves SIGHUP.
 pub fn is_ignored(signal: libc::c_int) -> Result<bool> {
-    let mut action = Action {
-        handler: libc::SIG_DFL,
-        flags: 0,
-        restorer: 0,
-        mask: 0,
-    };
+    let mut action = DEFAULT;
     // SAFETY: a null new action only asks; `action` has the kernel's layout, whose
     // mask is as long as the last argument says, and outlives the call.
     let done = unsafe {
@@ -52,13 +47,23 @@ pub fn is_ignored(signal: libc::c_int) -> Result<bool> {
 
 /// Gives a signal its default disposition back.
 pub fn set_default(signal: libc::c_int) -> Result<()> {
-    // SAFETY: as in `is_ignored`, the other way round; SIG_DFL is no function of
-    // ours, so no handler can outlive its code.
+    set(signal, libc::SIG_DFL)
+}
+
+/// Has the kernel discard a signal.
+pub fn ignore(signal: libc::c_int) -> Result<()> {
+    set(signal, libc::SIG_IGN)
+}
+
+fn set(signal: libc::c_int, handler: libc::sighandler_t) -> Result<()> {
+    let action = Action { handler, ..DEFAULT };
+    // SAFETY: as in `is_ignored`, the other way round; neither SIG_DFL nor SIG_IGN is
+    // a function of ours, so no handler can outlive its code.
     let done = unsafe {
         libc::syscall(
             libc::SYS_rt_sigaction,
             signal,
-            &raw const DEFAULT,
+            &raw const action,
             ptr::null_mut::<Action>(),
             size_of::<u64>(),
         )

@@ -76,6 +76,16 @@ impl Workspace {
         path
     }
 
+    /// A copy of groom-ns under a name that finds its processes in the host's
+    /// list (`host::processes_named`), and that name.
+    pub(crate) fn named_binary(&self) -> (PathBuf, String) {
+        // A comm has 15 bytes: the pid and the counter of `unique` fit.
+        let name = host::unique("gn");
+        let copy = self.path(&name);
+        host::install(&jail::binary(), &copy);
+        (copy, name)
+    }
+
     /// A copy of the clone, for controls that change it.
     pub(crate) fn copy_of_clone(&self) -> PathBuf {
         let copy = self.path("copy-of-clone");

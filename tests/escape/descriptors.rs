@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-use crate::common::host::chmod;
-use crate::common::{Workspace, path_str};
+use crate::common::host::{chmod, processes_named};
+use crate::common::{Workspace, is_root, path_str};
 
 fn numbers(fds: &str) -> Vec<&str> {
     fds.split(' ')
@@ -31,6 +31,65 @@ fn inherited_descriptors_are_gone() {
     }
     let run = workspace.jail().in_situation(&situation).run(&["fds"]);
     assert_eq!(numbers(run.ok()), ["0", "1", "2"]);
+}
+
+#[test]
+fn no_process_of_a_run_keeps_what_the_caller_left_open() {
+    // A lock or the end of a pipe would stay held for as long as the run takes.
+    let workspace = Workspace::new();
+    let (copy, name) = workspace.named_binary();
+    let folder = path_str(workspace.root()).to_owned();
+    let situation = [
+        "with-fds",
+        &format!("3:{folder}"),
+        &format!("1000:{folder}"),
+    ];
+    let outside = workspace.unjailed_in(&situation, &["fds"]);
+    assert!(outside.ok().contains(&folder), "vacuous: {outside:#?}");
+    let jail = workspace.jail().binary(copy).in_situation(&situation);
+    let mut child = jail.start(&["sleep", "60"]);
+    crate::common::jail::wait_for_line(&mut child, "ready");
+    let open: Vec<(i32, Vec<String>)> = processes_named(&name)
+        .into_iter()
+        .map(|pid| (pid, links_of(pid)))
+        .collect();
+    child.kill().expect("our child");
+    let _ = crate::common::finish(child);
+    assert_eq!(open.len(), 2, "the launcher and pid 1: {open:?}");
+    for (pid, links) in &open {
+        assert!(!links.contains(&folder), "{pid} has it: {links:?}");
+        assert!(
+            !links.is_empty() || !is_root(),
+            "root can look at both: {open:?}"
+        );
+    }
+    // Pid 1, which only root can look at, holds its channel and the pipe that
+    // let the command go, beside three times the jail's /dev/null.
+    let mut of_pid_1 = open
+        .last()
+        .map(|(_, links)| links.clone())
+        .unwrap_or_default();
+    of_pid_1.retain(|link| link != "/dev/null");
+    if is_root() {
+        let kinds: Vec<&str> = of_pid_1
+            .iter()
+            .filter_map(|link| link.split(':').next())
+            .collect();
+        assert_eq!(kinds, ["pipe", "socket"], "{open:?}");
+    }
+}
+
+/// Where the open descriptors of a process lead; none if it can't be seen.
+fn links_of(pid: i32) -> Vec<String> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten();
+    let links = entries
+        .flatten()
+        .filter_map(|entry| fs::read_link(entry.path()).ok());
+    let mut links: Vec<String> = links.map(|link| path_str(&link).to_owned()).collect();
+    links.sort();
+    links
 }
 
 #[test]
@@ -147,6 +206,58 @@ fn no_descriptor_is_a_socket_or_a_file_of_the_host() {
             "a host object: {fd}"
         );
     }
+}
+
+#[test]
+fn a_named_pipe_of_the_host_is_not_handed_in() {
+    // It is the host's file system that it lies on, and its mode can be changed.
+    let workspace = Workspace::new();
+    let path = workspace.path("fifo");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let fifo = || {
+        File::options()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .expect("the pipe")
+    };
+    let mut outside = std::process::Command::new(workspace.probe());
+    let outside = outside
+        .arg("fds")
+        .stdin(fifo())
+        .output()
+        .expect("the probe");
+    let outside = String::from_utf8_lossy(&outside.stdout).into_owned();
+    let own = format!("0=pipe:{}", path_str(&path));
+    assert!(outside.contains(&own), "vacuous: {outside}");
+    let run = workspace.jail().stdio(0, fifo()).run(&["fds"]);
+    assert!(run.ok().contains("0=pipe:pipe:["), "{run:#?}");
+}
+
+#[test]
+fn a_terminal_of_the_caller_is_not_handed_in() {
+    let workspace = Workspace::new();
+    let outside = workspace.unjailed_in(&["in-pty"], &["fds"]);
+    assert!(
+        outside.ok().contains("0=char:/dev/pts/"),
+        "vacuous: {outside:#?}"
+    );
+    let run = workspace.jail().in_situation(&["in-pty"]).run(&["fds"]);
+    assert!(run.ok().contains("0=pipe:pipe:["), "{run:#?}");
+}
+
+#[test]
+fn what_is_handed_in_is_the_commands_to_open_again() {
+    // Root's own pipe wouldn't be.
+    let workspace = Workspace::new();
+    let script = "echo one >/dev/stdout && echo two >/dev/stderr && cat </dev/stdin";
+    let input = workspace.file("input", "three");
+    let run = workspace
+        .jail()
+        .stdio(0, File::open(&input).expect("a file"))
+        .run_program(&["sh", "-c", script]);
+    assert_eq!(run.outcome(), "one\nthree", "{run:#?}");
+    assert_eq!(run.stderr, "two\n");
 }
 
 #[test]

@@ -20,6 +20,38 @@ fn no_device_node_can_be_made() {
 }
 
 #[test]
+fn no_whiteout_is_left_behind() {
+    let workspace = Workspace::new();
+    let out = workspace.folder("out");
+    let control = workspace.folder("control");
+    for folder in [&out, &control] {
+        std::fs::write(folder.join("a"), "text").expect("a file");
+    }
+    let rename = |folder: &std::path::Path, flags: u32| {
+        let folder = path_str(folder);
+        format!("syscall renameat2 AT_FDCWD @{folder}/a AT_FDCWD @{folder}/b {flags}")
+    };
+    // RENAME_WHITEOUT is 4.
+    let attack = Attack::new(rename(&out, 4), &["EPERM"]).control(rename(&control, 4));
+    assert_denied(&workspace, workspace.jail_with_out(), &[attack]);
+    let run = workspace
+        .jail_with_out()
+        .run(&["each", &rename(&out, 1 << 0)]);
+    assert_eq!(run.lines(), ["ok 0"], "other flags work");
+}
+
+#[test]
+fn no_lease_keeps_the_host_from_opening_a_file() {
+    let workspace = Workspace::new();
+    // F_SETLEASE is 1024; as in `filtered`, nothing is leased by the control.
+    let leases = [
+        Attack::filtered("fcntl 0 1024 0", &["EPERM"]),
+        Attack::filtered("fcntl 0 0xffffffff00000400 1", &["EPERM"]),
+    ];
+    assert_denied(&workspace, workspace.jail(), &leases);
+}
+
+#[test]
 fn a_planted_device_cannot_be_opened() {
     let workspace = Workspace::new();
     if !is_root() {

@@ -3,6 +3,16 @@
 use crate::common::host::unique;
 use crate::common::{Attack, Workspace, assert_denied};
 
+/// Removes an object of the host, also when the test fails: a few queues left
+/// behind use up the user's limit.
+struct Removed<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Removed<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 #[test]
 fn shared_memory_of_the_host_is_unseen() {
     let workspace = Workspace::new();
@@ -10,15 +20,17 @@ fn shared_memory_of_the_host_is_unseen() {
     let key = 0x6700_0000 | std::process::id();
     let made = workspace.unjailed(&["syscall", "shmget", &key.to_string(), "4096", "0x3b6"]);
     let id: i32 = made.ok().parse().expect("a segment");
+    let _removed = Removed(|| {
+        let removed = std::process::Command::new("ipcrm")
+            .args(["-m", &id.to_string()])
+            .status();
+        assert!(
+            removed.is_ok_and(|status| status.success()),
+            "ipcrm of our own segment"
+        );
+    });
     let attack = Attack::new(format!("syscall shmget {key} 4096 0"), &["ENOENT"]);
     assert_denied(&workspace, workspace.jail(), &[attack]);
-    let removed = std::process::Command::new("ipcrm")
-        .args(["-m", &id.to_string()])
-        .status();
-    assert!(
-        removed.is_ok_and(|status| status.success()),
-        "ipcrm of our own segment"
-    );
 }
 
 #[test]
@@ -26,9 +38,9 @@ fn files_of_dev_shm_are_unseen() {
     let workspace = Workspace::new();
     let path = format!("/dev/shm/{}", unique("groom-ns-shm"));
     std::fs::write(&path, "host").expect("a file");
+    let _removed = Removed(|| std::fs::remove_file(&path).expect("our file"));
     let attack = Attack::new(format!("read {path}"), &["ENOENT"]);
     assert_denied(&workspace, workspace.jail(), &[attack]);
-    std::fs::remove_file(&path).expect("our file");
 }
 
 #[test]
@@ -45,11 +57,12 @@ fn message_queues_of_the_host_are_unseen() {
         "0",
     ]);
     assert!(made.outcome().starts_with("ok"), "vacuous: {made:#?}");
+    let _removed = Removed(|| {
+        let unlink = ["syscall", "mq_unlink", &format!("@{name}")];
+        workspace.unjailed(&unlink).ok();
+    });
     let attack = Attack::new(format!("syscall mq_open @{name} O_RDONLY 0 0"), &["ENOENT"]);
     assert_denied(&workspace, workspace.jail(), &[attack]);
-    workspace
-        .unjailed(&["syscall", "mq_unlink", &format!("@{name}")])
-        .ok();
 }
 
 #[test]

@@ -148,3 +148,27 @@ fn inherited_state_is_reset() {
     }
     assert!(run.lines().contains(&"cores=1/1"), "{run:#?}");
 }
+
+#[test]
+fn the_command_waits_for_pid_1_to_be_confined() {
+    let workspace = Workspace::new();
+    // Control: of two processes that don't wait for each other, one is executed
+    // while the other's umask(2), which is 95, is held.
+    let ready = workspace.path("ready");
+    let script = format!(
+        "(: >{ready}; umask 0) & while [ ! -e {ready} ]; do :; done; \
+         i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; exec /bin/true",
+        ready = path_str(&ready)
+    );
+    let control = ["hold-nth", "95", "1", "--", "/bin/sh", "-c", &script];
+    let outside = workspace.unjailed(&control);
+    let said = outside.stderr.contains("calls, executed meanwhile");
+    assert!(said, "vacuous: {outside:#?}");
+    // One of the filters is the command's, the other pid 1's.
+    for nth in ["1", "2"] {
+        let jail = workspace.jail().in_situation(&["hold-nth", "seccomp", nth]);
+        let run = jail.run(&["say", "ran"]);
+        assert_eq!(run.ok(), "ran");
+        assert_eq!(run.stderr.trim_end(), "probe: 2 calls", "filter {nth}");
+    }
+}

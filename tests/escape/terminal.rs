@@ -1,5 +1,9 @@
 //! Input injection: CVE-2017-5226, CVE-2019-10063, CVE-2023-28100.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::host::processes_named;
 use crate::common::{Attack, Workspace, assert_denied};
 
 #[test]
@@ -61,10 +65,54 @@ fn the_command_is_in_a_session_of_its_own() {
             .lines()
             .iter()
             .find_map(|line| line.strip_prefix("session="));
-        // 0 is a session outside the pid namespace.
+        // 0 is a session outside the pid namespace, 1 is pid 1's, in whose group an
+        // interrupt would be for pid 1 too.
         assert!(
-            session.is_some_and(|id| id != "0"),
+            session.is_some_and(|id| !["0", "1"].contains(&id)),
             "{situation:?}: {run:#?}"
         );
+    }
+}
+
+#[test]
+fn pid_1_is_out_of_the_terminals_reach_too() {
+    // Else it would get an interrupt twice, from the terminal and passed on.
+    let workspace = Workspace::new();
+    let (copy, name) = workspace.named_binary();
+    let jail = workspace.jail().binary(copy).in_situation(&["in-pty"]);
+    let mut child = jail.start(&["sleep", "60"]);
+    crate::common::jail::wait_for_line(&mut child, "ready");
+    let mut found: Vec<Place> = processes_named(&name).into_iter().map(Place::of).collect();
+    found.sort_by_key(|process| process.terminal == 0);
+    for process in &found {
+        kill(Pid::from_raw(process.pid), Signal::SIGKILL).expect("ours");
+    }
+    let _ = crate::common::finish(child);
+    let [launcher, first] = &found[..] else {
+        panic!("the launcher and pid 1: {found:?}")
+    };
+    assert_ne!(launcher.terminal, 0, "vacuous: no terminal outside");
+    assert_eq!((first.terminal, first.session), (0, first.pid), "{found:?}");
+}
+
+/// A process's session and controlling terminal (proc_pid_stat(5)).
+#[derive(Debug)]
+struct Place {
+    pid: i32,
+    session: i32,
+    terminal: i32,
+}
+
+impl Place {
+    fn of(pid: i32) -> Self {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a live process");
+        let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");
+        let mut numbers = fields.split(' ').skip(3).map(str::parse);
+        let mut next = || numbers.next().expect("a field").expect("a number");
+        Place {
+            pid,
+            session: next(),
+            terminal: next(),
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, pipe, read, write};
@@ -186,8 +187,39 @@ fn errno_named(name: &str) -> Errno {
 /// counts if execve is the syscall. The last line on stderr says how many
 /// calls there were, and whether anything survived.
 pub(crate) fn fail_nth(calls: &str, nth: &str, errno: &str, command: &[&str]) -> ExitCode {
+    at_nth(calls, nth, &Event::Fails(errno_named(errno)), command)
+}
+
+/// The same, but that call is made, after two paths have changed places.
+pub(crate) fn swap_at(calls: &str, nth: &str, paths: [&str; 2], command: &[&str]) -> ExitCode {
+    at_nth(calls, nth, &Event::Swaps(paths), command)
+}
+
+/// The same, but that call waits for a second. The last line also says whether
+/// the jailed command was executed meanwhile.
+pub(crate) fn hold_nth(calls: &str, nth: &str, command: &[&str]) -> ExitCode {
+    at_nth(calls, nth, &Event::Waits, command)
+}
+
+/// What happens at the call that was waited for.
+enum Event<'paths> {
+    Fails(Errno),
+    Swaps([&'paths str; 2]),
+    Waits,
+}
+
+/// How long a call waits.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// What was seen of a setup.
+#[derive(Default)]
+struct Seen {
+    calls: usize,
+    executed_meanwhile: bool,
+}
+
+fn at_nth(calls: &str, nth: &str, event: &Event, command: &[&str]) -> ExitCode {
     let calls = Calls::parse(calls);
-    let errno = errno_named(errno);
     let nth: usize = nth.parse().expect("a count");
     // Two pipes: a socket's calls may be the ones to fail.
     let (number_to_read, number_to_write) = pipe().expect("a pipe");
@@ -209,13 +241,15 @@ pub(crate) fn fail_nth(calls: &str, nth: &str, errno: &str, command: &[&str]) ->
     read(&number_to_read, &mut number).expect("the child's number");
     let listener = copy_of(child, i32::from_ne_bytes(number)).expect("the child's listener");
     write(&done_to_write, b"x").expect("the child reads");
-    let (count, code) = supervise(&listener, child, &calls, nth, errno);
+    let (seen, code) = supervise(&listener, child, &calls, nth, event);
     let survived = !drained(&listener);
-    eprintln!(
-        "probe: {} calls{}",
-        count,
-        if survived { ", survivors" } else { "" }
-    );
+    let meanwhile = if seen.executed_meanwhile {
+        ", executed meanwhile"
+    } else {
+        ""
+    };
+    let survivors = if survived { ", survivors" } else { "" };
+    eprintln!("probe: {} calls{meanwhile}{survivors}", seen.calls);
     code
 }
 
@@ -226,38 +260,60 @@ fn copy_of(pid: Pid, fd: i32) -> Result<OwnedFd, Errno> {
     sys(libc::SYS_pidfd_getfd, &[pidfd, raw::number(fd), 0]).map(raw::owned)
 }
 
-/// Answers until groom-ns ends; returns the calls and its exit code.
+/// Answers until groom-ns ends; returns what was seen and its exit code.
 fn supervise(
     listener: &OwnedFd,
     child: Pid,
     calls: &Calls,
     nth: usize,
-    errno: Errno,
-) -> (usize, ExitCode) {
-    let (mut count, mut executions) = (0, 0);
+    event: &Event,
+) -> (Seen, ExitCode) {
+    let (mut seen, mut executions) = (Seen::default(), 0);
+    let mut waiting: Option<(Notification, Instant)> = None;
     loop {
+        if let Some((call, since)) = waiting
+            && since.elapsed() > WAIT
+        {
+            pass(listener, &call).expect("the call waits");
+            waiting = None;
+        }
         if readable(listener, Duration::from_millis(2))
             && let Ok(call) = receive(listener)
         {
             let nr = call[2] & u64::from(u32::MAX);
             let execve = i64::try_from(nr) == Ok(libc::SYS_execve);
             executions += usize::from(execve);
+            seen.executed_meanwhile |= execve && waiting.is_some();
             let of_setup = executions == 1 && !execve || executions == 2 && execve;
             let counts = of_setup && nr == u64::from(calls.nr);
-            count += usize::from(counts);
-            let answered = if counts && count == nth {
-                answer(listener, &call, Some(errno))
-            } else {
-                pass(listener, &call)
+            seen.calls += usize::from(counts);
+            let answered = match event {
+                _ if !(counts && seen.calls == nth) => pass(listener, &call),
+                Event::Fails(errno) => answer(listener, &call, Some(*errno)),
+                Event::Swaps(paths) => exchange(paths).and_then(|()| pass(listener, &call)),
+                Event::Waits => {
+                    waiting = Some((call, Instant::now()));
+                    Ok(())
+                }
             };
             answered.expect("the call waits");
             continue;
         }
         match waitpid(child, Some(WaitPidFlag::WNOHANG)).expect("the command") {
             WaitStatus::StillAlive => {}
-            status => return (count, situation::exit_code(status)),
+            status => return (seen, situation::exit_code(status)),
         }
     }
+}
+
+fn exchange([one, other]: &[&str; 2]) -> Result<(), Errno> {
+    renameat2(
+        AT_FDCWD,
+        *one,
+        AT_FDCWD,
+        *other,
+        RenameFlags::RENAME_EXCHANGE,
+    )
 }
 
 /// Whether every process under the filter ended soon after the command did.

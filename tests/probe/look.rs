@@ -1,6 +1,7 @@
 //! Reports on files and descriptors.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -171,6 +172,18 @@ pub(crate) fn fds() -> Outcome {
     }
     all.sort();
     Ok(all.join(" "))
+}
+
+/// Opens a descriptor of its own anew, for reading, and takes what is in it.
+pub(crate) fn steal(fd: &str) -> Outcome {
+    let mut file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(format!("/proc/self/fd/{fd}"))
+        .map_err(|error| errno(&error))?;
+    let mut buffer = [0; 64];
+    let length = file.read(&mut buffer).map_err(|error| errno(&error))?;
+    Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
 }
 
 /// Everything that a holder of a descriptor can do to the object behind it.

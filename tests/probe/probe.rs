@@ -83,6 +83,7 @@ fn verb(args: &[&str]) -> Outcome {
         ["cwd"] => look::cwd(),
         ["fds"] => look::fds(),
         ["misuse-fd", fd] => Ok(look::misuse_fd(fd)),
+        ["steal", fd] => look::steal(fd),
         ["up-from-fd", fd] => Ok(look::up_from_fd(fd)),
         ["reread-stdin"] => look::reread_stdin(),
         ["connect-unix", path] => net::connect_unix(path),

@@ -18,6 +18,10 @@ use crate::{filter, value, world};
 pub(crate) fn run(situation: &[&str], command: &[&str]) -> ExitCode {
     match situation {
         ["fail-nth", calls, nth, errno] => return filter::fail_nth(calls, nth, errno, command),
+        ["hold-nth", calls, nth] => return filter::hold_nth(calls, nth, command),
+        ["swap-at", calls, nth, one, other] => {
+            return filter::swap_at(calls, nth, [one, other], command);
+        }
         ["parent"] => return parent(command),
         ["foreign-proc"] => return foreign_proc(command),
         ["in-pty"] => return in_pty(command),
@@ -40,6 +44,7 @@ pub(crate) fn run(situation: &[&str], command: &[&str]) -> ExitCode {
             std::env::set_current_dir(dir).expect("the folder");
             fs::remove_dir(dir).expect("the empty folder");
         }
+        ["with-groups", groups @ ..] => with_groups(groups),
         ["odd-state"] => odd_state(),
         ["new-session"] => {
             setsid().expect("not a group leader yet");
@@ -171,6 +176,16 @@ fn with_fd(spec: &str) {
         sys(libc::SYS_dup2, &[opened, number]).expect("a free number");
         sys(libc::SYS_close, &[opened]).expect("an open descriptor");
     }
+}
+
+/// Supplementary groups, which only root can take on.
+fn with_groups(groups: &[&str]) {
+    let groups: Vec<libc::gid_t> = groups
+        .iter()
+        .map(|group| group.parse().expect("a group"))
+        .collect();
+    let args = [groups.len() as u64, raw::address(groups.as_slice())];
+    sys(libc::SYS_setgroups, &args).expect("root's privilege");
 }
 
 /// What a careless parent leaves to its children.

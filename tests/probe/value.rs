@@ -25,6 +25,7 @@ const CONSTANTS: &[(&str, i64)] = named! {
     CLONE_NEWUSER CLONE_NEWNS CLONE_NEWPID CLONE_NEWNET CLONE_NEWIPC CLONE_NEWUTS CLONE_NEWCGROUP
     MS_RDONLY MS_REMOUNT MS_BIND MS_REC MS_PRIVATE MS_NOSUID MS_NODEV MS_NOEXEC MNT_DETACH
     OPEN_TREE_CLONE
+    IPPROTO_DCCP IPPROTO_IGMP IPPROTO_MPTCP IPPROTO_RAW IPPROTO_SCTP IPPROTO_TCP IPPROTO_UDPLITE
     O_RDONLY O_WRONLY O_RDWR O_CREAT O_EXCL O_TRUNC O_PATH O_DIRECTORY O_NOFOLLOW O_TMPFILE
     PTRACE_ATTACH PTRACE_SEIZE PTRACE_TRACEME
     RLIMIT_CORE RLIMIT_NOFILE
@@ -37,14 +38,15 @@ const SYSCALLS: &[(&str, i64)] = numbers! {
     access = SYS_access acct = SYS_acct add_key = SYS_add_key adjtimex = SYS_adjtimex
     bpf = SYS_bpf capset = SYS_capset chdir = SYS_chdir chmod = SYS_chmod chown = SYS_chown
     chroot = SYS_chroot clock_adjtime = SYS_clock_adjtime clock_settime = SYS_clock_settime
-    clone = SYS_clone clone3 = SYS_clone3 close_range = SYS_close_range
+    creat = SYS_creat clone = SYS_clone clone3 = SYS_clone3 close_range = SYS_close_range
     delete_module = SYS_delete_module dup3 = SYS_dup3 execve = SYS_execve execveat = SYS_execveat
     fanotify_init = SYS_fanotify_init fchdir = SYS_fchdir fchmod = SYS_fchmod
     fchmodat = SYS_fchmodat fchmodat2 = SYS_fchmodat2
-    fchown = SYS_fchown finit_module = SYS_finit_module fsconfig = SYS_fsconfig
+    fchown = SYS_fchown fcntl = SYS_fcntl finit_module = SYS_finit_module fsconfig = SYS_fsconfig
     fsmount = SYS_fsmount fsopen = SYS_fsopen fspick = SYS_fspick getpriority = SYS_getpriority
     init_module = SYS_init_module io_uring_enter = SYS_io_uring_enter
     io_uring_register = SYS_io_uring_register io_uring_setup = SYS_io_uring_setup
+    ioprio_set = SYS_ioprio_set migrate_pages = SYS_migrate_pages move_pages = SYS_move_pages
     ioctl = SYS_ioctl ioperm = SYS_ioperm iopl = SYS_iopl kcmp = SYS_kcmp
     kexec_file_load = SYS_kexec_file_load kexec_load = SYS_kexec_load keyctl = SYS_keyctl
     kill = SYS_kill landlock_add_rule = SYS_landlock_add_rule
@@ -55,23 +57,26 @@ const SYSCALLS: &[(&str, i64)] = numbers! {
     mount_setattr = SYS_mount_setattr move_mount = SYS_move_mount mq_open = SYS_mq_open mq_unlink = SYS_mq_unlink
     msgget = SYS_msgget
     name_to_handle_at = SYS_name_to_handle_at open_by_handle_at = SYS_open_by_handle_at
-    open_tree = SYS_open_tree openat = SYS_openat openat2 = SYS_openat2
+    open = SYS_open open_tree = SYS_open_tree openat = SYS_openat openat2 = SYS_openat2
     perf_event_open = SYS_perf_event_open personality = SYS_personality
     pidfd_getfd = SYS_pidfd_getfd pidfd_open = SYS_pidfd_open
     pivot_root = SYS_pivot_root prctl = SYS_prctl prlimit64 = SYS_prlimit64
     process_madvise = SYS_process_madvise
     process_vm_readv = SYS_process_vm_readv process_vm_writev = SYS_process_vm_writev
-    ptrace = SYS_ptrace quotactl = SYS_quotactl reboot = SYS_reboot rename = SYS_rename
+    ptrace = SYS_ptrace quotactl = SYS_quotactl
+    quotactl_fd = SYS_quotactl_fd reboot = SYS_reboot rename = SYS_rename
     renameat2 = SYS_renameat2 request_key = SYS_request_key rmdir = SYS_rmdir
+    sched_setaffinity = SYS_sched_setaffinity sched_setattr = SYS_sched_setattr
+    sched_setparam = SYS_sched_setparam sched_setscheduler = SYS_sched_setscheduler
     seccomp = SYS_seccomp sendmsg = SYS_sendmsg sendto = SYS_sendto setdomainname = SYS_setdomainname
     setgroups = SYS_setgroups sethostname = SYS_sethostname setns = SYS_setns
     setpriority = SYS_setpriority setresgid = SYS_setresgid setresuid = SYS_setresuid
     setrlimit = SYS_setrlimit setsid = SYS_setsid settimeofday = SYS_settimeofday
     setuid = SYS_setuid shmget = SYS_shmget
     socket = SYS_socket socketpair = SYS_socketpair swapoff = SYS_swapoff swapon = SYS_swapon
-    symlink = SYS_symlink symlinkat = SYS_symlinkat syslog = SYS_syslog truncate = SYS_truncate
+    symlink = SYS_symlink symlinkat = SYS_symlinkat sysfs = SYS_sysfs syslog = SYS_syslog truncate = SYS_truncate
     umount2 = SYS_umount2 unlink = SYS_unlink unshare = SYS_unshare
-    userfaultfd = SYS_userfaultfd vfork = SYS_vfork vhangup = SYS_vhangup
+    uselib = SYS_uselib userfaultfd = SYS_userfaultfd ustat = SYS_ustat vfork = SYS_vfork vhangup = SYS_vhangup
 };
 
 /// Newer than the libc crate's list for this target.

@@ -128,6 +128,23 @@ fn landlock_that_is_absent_or_filtered() {
 }
 
 #[test]
+fn a_refusal_of_the_commands_process_ends_a_pid_1_that_waits() {
+    // One of these messages is pid 1's, that the jail stands: held, it comes after
+    // the refusal, and the answer that pid 1 waits for never does.
+    let workspace = Workspace::new();
+    let probe = workspace.probe();
+    for nth in ["2", "3", "4"] {
+        let denied = ["deny-syscall", "landlock_restrict_self", "EPERM", "--"];
+        let held = [path_str(&probe), "hold-nth", "sendto", nth];
+        let run = workspace
+            .jail_with_out()
+            .in_situation(&[&denied[..], &held].concat())
+            .refused("landlock");
+        assert!(!run.stderr.contains("survivors"), "{nth}: {run:#?}");
+    }
+}
+
+#[test]
 fn landlock_may_be_absent_where_the_caller_says_so() {
     let workspace = Workspace::new();
     for errno in ["ENOSYS", "EOPNOTSUPP"] {
@@ -154,6 +171,26 @@ fn seccomp_that_is_absent_or_filtered() {
             .refused("seccomp");
         assert!(run.refusal().contains(errno), "{run:#?}");
     }
+}
+
+#[test]
+fn cores_that_a_handler_of_the_host_would_get() {
+    // With a hard limit of 0 the limit can't be the 1 at which no handler runs.
+    let workspace = Workspace::new();
+    let piped = workspace.file("piped", "|/no/such/handler %p\n");
+    let plain = workspace.file("plain", "core\n");
+    let start = |pattern: &std::path::Path, limit: u32| {
+        let cover = format!("bind:{}:/proc/sys/kernel/core_pattern", path_str(pattern));
+        let limited = format!("ulimit -c {limit}; exec \"$@\"");
+        let situation = ["mounts", &cover, "--", "sh", "-c", &limited];
+        workspace.jail_with_out().in_situation(&situation)
+    };
+    let run = start(&piped, 0).refused("limits");
+    assert!(run.refusal().contains("core_pattern"), "{run:#?}");
+    // Control: each alone is no obstacle. It comes as far as a /proc of its own,
+    // which the cover forbids.
+    start(&piped, 1).refused("proc");
+    start(&plain, 0).refused("proc");
 }
 
 #[test]

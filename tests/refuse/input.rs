@@ -118,6 +118,34 @@ fn system_folders_and_homes_are_no_clones() {
 }
 
 #[test]
+fn what_is_the_kernels_is_not_given() {
+    let workspace = Workspace::new();
+    for given in ["/", "/dev", "/dev/pts", "/proc", "/proc/version", "/sys"] {
+        let run = workspace
+            .jail_with_out()
+            .flag("--ro-file", given)
+            .refused("path");
+        assert!(run.refusal().contains(given), "{run:#?}");
+    }
+    // Nor by another name: it is known by its file system.
+    let other = workspace.folder("other");
+    let sub = workspace.folder("clone/sub");
+    let bound = |to: &std::path::Path| format!("bind:/proc/tty:{}", path_str(to));
+    let jail = |to: &std::path::Path| {
+        let mount = bound(to);
+        workspace.jail().in_situation(&["mounts", &mount])
+    };
+    let run = jail(&other).flag("--ro-file", &other).run(&["say", "ran"]);
+    run.assert_refused("path");
+    // Nor beneath a folder that is given.
+    let run = jail(&sub).run(&["say", "ran"]);
+    run.assert_refused("path");
+    assert!(run.refusal().contains(path_str(&sub)), "{run:#?}");
+    // Control: where it is bound, but isn't given, it is nobody's business.
+    assert_eq!(jail(&other).run(&["say", "ran"]).ok(), "ran");
+}
+
+#[test]
 fn a_link_in_the_clone_does_not_lead_a_source_out_of_it() {
     let workspace = Workspace::with_git();
     let secret = workspace.file("secret/file", "secret");

@@ -50,3 +50,14 @@ fn as_an_annotation_on_github_actions() {
     // Control: only there.
     assert!(!refused(|jail| jail).stderr.contains("::error"));
 }
+
+#[test]
+fn as_json_alone_where_both_are_asked_for() {
+    let run = refused(|jail| {
+        jail.host_env("GITHUB_ACTIONS", "true")
+            .switch("--json-errors")
+    });
+    let refusal: serde_json::Value =
+        serde_json::from_str(&run.stderr).expect("standard error is one JSON value");
+    assert_eq!(refusal["reason"], "path");
+}

@@ -126,3 +126,52 @@ fn a_writable_clone_and_a_given_file() {
         .flag("--ro-file", workspace.root())
         .refused("overlap");
 }
+
+#[test]
+fn one_folder_under_two_names() {
+    // A bind mount gives it another canonical path.
+    let workspace = Workspace::with_git();
+    let (clone, other) = (workspace.clone_dir(), workspace.folder("other"));
+    let bound = |what: &Path| format!("bind:{}:{}", path_str(what), path_str(&other));
+    let (clones, systems) = (bound(&clone), bound(Path::new("/usr")));
+    for writable in [false, true] {
+        let jail = workspace.jail().in_situation(&["mounts", &clones]);
+        let jail = if writable { jail.writable() } else { jail };
+        let run = jail.flag("--out-dir", &other).run(&["say", "ran"]);
+        run.assert_refused("overlap");
+    }
+    // The system's, as a clone: it is refused before it is looked for a .git.
+    let jail = workspace.jail().in_situation(&["mounts", &systems]);
+    let run = jail.writable().flag("--clone", &other).run(&["say", "ran"]);
+    run.assert_refused("overlap");
+    // Control: a folder that lies nowhere else.
+    let apart = bound(&workspace.folder("apart"));
+    let jail = workspace.jail().in_situation(&["mounts", &apart]);
+    let run = jail.flag("--out-dir", &other).run(&["say", "ran"]);
+    assert_eq!(run.ok(), "ran");
+}
+
+#[test]
+fn a_given_file_and_what_the_jail_has_of_its_own() {
+    let workspace = Workspace::new();
+    for given in ["/tmp", "/run", "/home", "/dev/shm"] {
+        workspace
+            .jail_with_out()
+            .flag("--ro-file", given)
+            .refused("overlap");
+    }
+    // Where the broker's socket is shown.
+    let file = [
+        "mounts",
+        "tmpfs:/run",
+        "file:/run/broker.sock:x",
+        "file:/run/x:x",
+    ];
+    let jail = |given: &str| {
+        let jail = workspace.jail_with_out().in_situation(&file);
+        jail.flag("--ro-file", given)
+    };
+    jail("/run/broker.sock").refused("overlap");
+    // Control: a file beside it may be given.
+    assert_eq!(jail("/run/x").run(&["read", "/run/x"]).ok(), "x");
+}

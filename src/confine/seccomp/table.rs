@@ -64,6 +64,9 @@ const O_CREAT: u32 = libc::O_CREAT.cast_unsigned();
 /// The bit that tells `O_TMPFILE` from `O_DIRECTORY` (asm-generic/fcntl.h, `__O_TMPFILE`).
 const TMPFILE: u32 = 0o20_000_000;
 
+const RENAME_WHITEOUT: u32 = libc::RENAME_WHITEOUT;
+const F_SETLEASE: u32 = libc::F_SETLEASE.cast_unsigned();
+
 /// asm-generic/ioctls.h; the kernel takes the command as an `unsigned int`.
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541C;
@@ -229,6 +232,22 @@ pub(super) const RULES: &[Rule] = &[
         ],
         "of a device",
         "the kernel lets anyone make character device 0:0, overlayfs's whiteout",
+    ),
+    when(
+        Eperm,
+        calls![SYS_renameat2],
+        &[&[Bits(4, RENAME_WHITEOUT, RENAME_WHITEOUT)]],
+        "with RENAME_WHITEOUT",
+        "leaves such a device behind",
+    ),
+    // Files that the host opens too.
+    when(
+        Eperm,
+        calls![SYS_fcntl],
+        &[&[Is(1, F_SETLEASE)]],
+        "F_SETLEASE",
+        "the host's open(2) of the file waits until the lease is given up, even on a read-only \
+         mount (measured); file servers use it",
     ),
     // Terminals.
     when(
