@@ -257,7 +257,7 @@ fn what_is_handed_in_is_the_commands_to_open_again() {
         .stdio(0, File::open(&input).expect("a file"))
         .run_program(&["sh", "-c", script]);
     assert_eq!(run.outcome(), "one\nthree", "{run:#?}");
-    assert_eq!(run.stderr, "two\n");
+    assert_eq!(run.stderr_but_for_groups(), "two\n");
 }
 
 #[test]
