@@ -22,13 +22,16 @@ pub enum Reason {
     Usage,
     /// A path is missing, of the wrong kind, or not one that may be given.
     Path,
-    /// Two places of the jail contain or equal each other.
+    /// Two places of the jail contain or equal each other, by path or through a
+    /// bind mount, and one is writable.
     Overlap,
-    /// A `.git` isn't of a shape that can be covered.
+    /// A `.git` isn't of a shape that can be covered, or something in it leads to
+    /// where the command can write.
     Git,
     /// A socket can't be given to the command, or nobody answers on it.
     Socket,
-    /// A tree holds files of other owners, or can't be id-mapped.
+    /// A tree holds files of other owners or programs that give rights, or can't be
+    /// id-mapped.
     Owner,
     /// No id can be given to the command.
     Identity,
@@ -44,7 +47,7 @@ pub enum Reason {
     Net,
     /// A mount failed.
     Mount,
-    /// A fresh /proc can't be mounted.
+    /// A fresh /proc can't be mounted, or the host's isn't this namespace's.
     Proc,
     /// The capability sets can't be emptied.
     Caps,
