@@ -68,7 +68,7 @@ pub struct Run {
     #[arg(long, value_name = "DIR")]
     pub out_dir: Option<PathBuf>,
 
-    /// A file or folder that the command may read, at the same path inside; may
+    /// A file or folder that the command may read and execute, at its own path; may
     /// be repeated
     #[arg(long = "ro-file", value_name = "PATH")]
     pub ro_files: Vec<PathBuf>,
@@ -119,7 +119,7 @@ Examples:
 pub enum CloneMode {
     /// Nothing of the clone can be written
     Ro,
-    /// The worktree can be written, every `.git` in it can't
+    /// The worktree can be written, no `.git` or bare repository in it can
     RwGitRo,
 }
 

@@ -368,3 +368,15 @@ fn a_parent_that_can_only_be_searched_is_no_obstacle() {
     chmod(&closed, 0o755);
     assert_eq!(run.ok(), "reached");
 }
+
+#[test]
+fn more_files_can_be_named_than_the_command_may_open() {
+    let workspace = Workspace::new();
+    let mut jail = workspace.jail();
+    for number in 0..1100 {
+        jail = jail.flag("--ro-file", workspace.file(&format!("many/{number}"), ""));
+    }
+    let many = workspace.path("many");
+    let run = jail.run(&["list", path_str(&many)]);
+    assert_eq!(run.ok().split(' ').count(), 1100);
+}

@@ -239,6 +239,8 @@ fn become_the_command(plan: &Plan, inherited: &Inherited, gate: &OwnedFd) -> ! {
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
             .map_err(setup("sigprocmask"))?;
         inherited.stdio.install()?;
+        // What the supervisor held open counts against the command's own limit.
+        close_all_but([inherited.channel.as_fd(), gate.as_fd()]).map_err(setup("close_range"))?;
         chdir(&plan.exec.cwd).map_err(|errno| {
             Refusal::new(Reason::Path, "enter the clone")
                 .path(&plan.exec.cwd)

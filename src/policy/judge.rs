@@ -267,11 +267,16 @@ fn refuse_unknown(
     let root = &tree.granted.path;
     if let Some(foreign) = &found.foreign {
         let uid = tree.granted.owner.uid;
+        // Nobody should be told to change the owners of a folder of the system.
+        let way = match tree.role {
+            Role::RoFile | Role::Uds => "name what is needed of it, or copy that".to_owned(),
+            Role::Clone | Role::OutDir => format!("chown -R {uid} the tree"),
+        };
         return Err(
             Refusal::new(Reason::Owner, format!("map the owners of {flag}"))
                 .path(root.join(foreign))
                 .remedy(format!(
-                    "it is of another owner than {flag} itself (uid {uid}): chown -R {uid} the tree, or start groom-ns as its owner"
+                    "it is of another owner than {flag} itself (uid {uid}): {way}, or start groom-ns as its owner"
                 )),
         );
     }

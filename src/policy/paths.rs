@@ -303,6 +303,9 @@ impl Fault {
             Errno::ELOOP => "too many symbolic links: give the path that they lead to",
             Errno::ENOTDIR => "something on the way isn't a folder",
             Errno::EINVAL => "a path has no NUL byte",
+            Errno::ENOSYS => {
+                "openat2(2) is hidden by an outer sandbox, as groom-ns hides it: run groom-ns outside of it"
+            }
             _ => "check the path",
         };
         Fault {

@@ -155,28 +155,31 @@ fn enclose(pending: &mut Vec<Pending>, first: usize, ask: &Ask) {
     }
 }
 
-/// What git takes for a repository, whatever its name: a folder with these three
-/// in it (`is_git_directory` in git's setup.c).
+/// What git takes for a repository, whatever its name: a folder with a HEAD, and
+/// with the other two or a commondir that says where they are
+/// (`is_git_directory` in git's setup.c).
 #[derive(Clone, Copy, Default)]
 pub(super) struct Bare {
-    head: bool,
-    objects: bool,
-    refs: bool,
+    /// Which of [`Bare::NAMES`] were met.
+    met: [bool; 4],
 }
 
 impl Bare {
+    const NAMES: [&[u8]; 4] = [b"HEAD", b"objects", b"refs", b"commondir"];
+
     pub(super) fn meet(&mut self, name: &[u8]) {
-        self.head |= name.eq_ignore_ascii_case(b"HEAD");
-        self.objects |= name.eq_ignore_ascii_case(b"objects");
-        self.refs |= name.eq_ignore_ascii_case(b"refs");
+        for (met, known) in self.met.iter_mut().zip(Self::NAMES) {
+            *met |= name.eq_ignore_ascii_case(known);
+        }
     }
 
     pub(super) fn has_head(self) -> bool {
-        self.head
+        self.met[0]
     }
 
     pub(super) fn is_whole(self) -> bool {
-        self.head && self.objects && self.refs
+        let [head, objects, refs, commondir] = self.met;
+        head && ((objects && refs) || commondir)
     }
 }
 
@@ -219,15 +222,13 @@ fn look(dir: BorrowedFd<'_>, entry: &Entry, ask: &Ask) -> Result<Option<Seen>, E
     }
 }
 
-/// Whether executing a file gives rights (inode(7), capabilities(7)). Without the
-/// group's execute bit, set-group-id means something else.
+/// Whether executing a file gives rights (inode(7), capabilities(7)), or would with
+/// an execute bit, which its owner can set: chmod(2) with the set-group-id bit is
+/// denied in the jail, but an ACL with it isn't.
 fn is_privileged(dir: BorrowedFd<'_>, name: &CStr, mode: u32) -> bool {
     let bits = Mode::from_bits_truncate(mode);
-    let can_run = bits.intersects(Mode::S_IXUSR | Mode::S_IXGRP | Mode::S_IXOTH);
     What::of(mode) == What::File
-        && (bits.contains(Mode::S_ISUID)
-            || bits.contains(Mode::S_ISGID | Mode::S_IXGRP)
-            || (can_run && has_capabilities(dir, name)))
+        && (bits.intersects(Mode::S_ISUID | Mode::S_ISGID) || has_capabilities(dir, name))
 }
 
 /// By its path from the tree's root, so that no chain of descriptors is held.

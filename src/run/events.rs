@@ -4,14 +4,17 @@
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::pin::pin;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{dup2_stdin, dup2_stdout};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use crate::ns::channel::{Channel, FromJail, ToJail};
 use crate::ns::stdio::Pump;
@@ -25,6 +28,12 @@ use super::{Jail, setup, signal_name};
 
 /// The exit code where the command ended well but its output couldn't be written.
 const OUTPUT_LOST: i32 = 1;
+
+/// Signals after which a run isn't kept waiting by a reader that doesn't read.
+const TELLS_TO_END: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
+
+/// How long such a reader has, from the command's end on.
+const DRAIN: Duration = Duration::from_secs(1);
 
 /// How far the jail is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +56,7 @@ pub(super) fn supervise(
 ) -> Result<u8, Refusal> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
+        .enable_time()
         .build()
         .map_err(|error| failed("make the event loop", &error))?;
     runtime.block_on(async {
@@ -135,6 +145,8 @@ struct Events<'run> {
     phase: Phase,
     /// Whether the jail's side may still say something.
     is_open: bool,
+    /// Whether a signal that ends most commands was passed on.
+    is_told_to_end: bool,
 }
 
 impl<'run> Events<'run> {
@@ -159,6 +171,7 @@ impl<'run> Events<'run> {
                 .map_err(failed("watch the caller"))?,
             phase: Phase::Building,
             is_open: true,
+            is_told_to_end: false,
         })
     }
 
@@ -176,10 +189,10 @@ impl<'run> Events<'run> {
             let mut fed = false;
             let mut said = None;
             let mut end = None;
+            let mut patience = None;
             loop {
-                if outputs.is_empty()
-                    && let Some(end) = end
-                {
+                let is_over = outputs.is_empty() || (self.is_told_to_end && patience.is_none());
+                if is_over && let Some(end) = end.take() {
                     break end;
                 }
                 tokio::select! {
@@ -200,6 +213,7 @@ impl<'run> Events<'run> {
                         // What it said last may still be unread.
                         let last = if said.is_none() { self.listen(channel)? } else { said.take() };
                         end = Some(last.map_or(End::Silent(self.phase, status), End::Said));
+                        patience = self.is_told_to_end.then(|| Instant::now() + DRAIN);
                     }
                     ready = self.signals.readable() => {
                         ready.map_err(|error| failed("watch the signals", &error))?.clear_ready();
@@ -207,8 +221,12 @@ impl<'run> Events<'run> {
                             break end;
                         }
                     }
+                    () = sleep_until(patience.unwrap_or_else(Instant::now)), if patience.is_some() => patience = None,
                     () = gone(self.caller.as_ref()) => break End::Abandoned(self.phase),
-                    () = &mut feeding, if !fed => fed = true,
+                    cut = &mut feeding, if !fed => {
+                        fed = true;
+                        is_short |= cut;
+                    }
                     Some(result) = outputs.join_next(), if !outputs.is_empty() => {
                         is_short |= is_lost(result);
                     }
@@ -250,12 +268,13 @@ impl<'run> Events<'run> {
 
     /// Passes the pending signals on. Before the command runs and after it has
     /// ended there is nobody to pass them to: they end the run.
-    fn pass_on(&self, jail: &Jail) -> Option<End> {
+    fn pass_on(&mut self, jail: &Jail) -> Option<End> {
         while let Ok(Some(info)) = self.pending.read_signal() {
             let signal = i32::try_from(info.ssi_signo).unwrap_or(libc::SIGTERM);
             if self.phase != Phase::Running || jail.ended {
                 return Some(End::Signal(self.phase, signal));
             }
+            self.is_told_to_end |= TELLS_TO_END.contains(&signal);
             // Pid 1 may have ended in between: its pidfd says so next.
             let _ = pidfd_send_signal(&jail.pidfd, signal);
         }
@@ -288,24 +307,55 @@ fn start(pumps: Vec<Pump>) -> Result<(Outputs, Option<Input>), Refusal> {
     Ok((outputs, input))
 }
 
-/// Moves the input, if there is any to be moved. A caller's descriptor that
-/// can't be read is an empty input.
-async fn feed(input: Option<&mut Input>) {
-    if let Some(input) = input {
-        if let Err(error) = input.pump().await
-            && error.kind() != io::ErrorKind::BrokenPipe
-        {
-            say::note(format_args!("standard input: {error}"));
+/// Moves the input, if there is any to be moved, and lets go of the caller's side,
+/// whose writer then sees that nobody reads. Says whether it was cut short.
+async fn feed(input: Option<&mut Input>) -> bool {
+    let Some(input) = input else {
+        return false;
+    };
+    let result = input.pump().await;
+    input.close();
+    match result {
+        Ok(()) => false,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            let_go(0);
+            false
         }
-        input.close();
+        Err(error) => {
+            say::note(format_args!("standard input is cut short: {error}"));
+            true
+        }
+    }
+}
+
+/// Puts /dev/null in the place of standard input or output, so that whoever is at
+/// the other end sees that the command has closed its own. Standard error is kept
+/// for what groom-ns says.
+fn let_go(number: i32) {
+    let null = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null");
+    // What can't be closed early is closed at the end.
+    if let Ok(null) = null {
+        let _ = match number {
+            0 => dup2_stdin(null),
+            1 => dup2_stdout(null),
+            _ => Ok(()),
+        };
     }
 }
 
 /// Whether output of the command's was lost, which is said. A reader that has gone
 /// is none of our business: the command gets its SIGPIPE.
 fn is_lost(result: Result<(i32, io::Result<()>), tokio::task::JoinError>) -> bool {
-    let Ok((outer, Err(error))) = result else {
-        return false;
+    let (outer, error) = match result {
+        Ok((outer, Err(error))) => (outer, error),
+        Ok((outer, Ok(()))) => {
+            let_go(outer);
+            return false;
+        }
+        Err(_) => return false,
     };
     if error.kind() == io::ErrorKind::BrokenPipe {
         return false;

@@ -10,7 +10,7 @@ use nix::unistd::{Whence, lseek, read, write};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::sys::process::bytes_in_pipe;
+use crate::sys::process::{bytes_in_pipe, stdin};
 use crate::sys::watch::watch;
 
 /// Bytes moved at a time; what a pipe holds.
@@ -116,11 +116,15 @@ pub(super) async fn output(inner: OwnedFd, outer: BorrowedFd<'static>) -> io::Re
 pub(super) struct Input {
     /// Closed at the end of the input, so that the command sees it.
     inner: Option<AsyncFd<OwnedFd>>,
-    /// The command's end.
-    reader: OwnedFd,
-    outer: Outer,
+    outer: Option<Outer>,
+    /// The command's end, where the caller's is a regular file: what is left in the
+    /// pipe is given back. Elsewhere it isn't held, so that the command's closing it
+    /// is seen.
+    reader: Option<OwnedFd>,
     /// Read from the caller and not yet written to the pipe.
     pending: Vec<u8>,
+    /// Written to the pipe.
+    moved: usize,
 }
 
 impl Input {
@@ -129,33 +133,35 @@ impl Input {
         reader: OwnedFd,
         outer: BorrowedFd<'static>,
     ) -> io::Result<Input> {
+        let kind = fstat(outer)?.st_mode & SFlag::S_IFMT.bits();
         Ok(Input {
             inner: Some(watch(inner, Interest::WRITABLE)?),
-            reader,
-            outer: Outer::new(outer, Interest::READABLE)?,
+            outer: Some(Outer::new(outer, Interest::READABLE)?),
+            reader: (kind == SFlag::S_IFREG.bits()).then_some(reader),
             pending: Vec::new(),
+            moved: 0,
         })
     }
 
-    /// Runs to the end of the input, and then no more. It may be dropped at any
-    /// await: what is pending then is known.
+    /// Runs until the caller's side ends, or the command's (EPIPE). It may be dropped
+    /// at any await: what is pending then is known.
     pub(super) async fn pump(&mut self) -> io::Result<()> {
         let mut buffer = vec![0; CHUNK];
-        while let Some(inner) = &self.inner {
+        while let (Some(inner), Some(outer)) = (&self.inner, &self.outer) {
             while !self.pending.is_empty() {
                 let pending = &self.pending;
                 let written = inner
                     .async_io(Interest::WRITABLE, |fd| Ok(write(fd, pending)?))
                     .await?;
                 self.pending.drain(..written);
+                self.moved = self.moved.saturating_add(written);
             }
-            let from = self.outer.fd();
-            let length = self
-                .outer
+            let from = outer.fd();
+            let length = outer
                 .when(Interest::READABLE, || read(from, &mut buffer))
                 .await?;
             if length == 0 {
-                self.inner = None;
+                break;
             }
             self.pending
                 .extend_from_slice(buffer.get(..length).unwrap_or_default());
@@ -163,28 +169,26 @@ impl Input {
         Ok(())
     }
 
-    /// Closes our end, so that the command sees the end of its input.
+    /// Closes our end of the pipe, so that the command sees the end of its input, and
+    /// stops watching the caller's.
     pub(super) fn close(&mut self) {
         self.inner = None;
+        self.outer = None;
     }
 
     /// Gives back what the command didn't read of a regular file, so that
     /// `while read …; do groom-ns run -- cmd; done <list` goes on where the
     /// command stopped.
     pub(super) fn give_back(self) {
-        let outer = self.outer.fd();
-        let regular = fstat(outer)
-            .is_ok_and(|stat| stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits());
-        if !regular {
+        let Some(reader) = self.reader else {
             return;
-        }
-        let unread = self
-            .pending
-            .len()
-            .saturating_add(bytes_in_pipe(&self.reader));
-        if let Ok(unread) = i64::try_from(unread) {
+        };
+        // No more than was moved: the command can write into its own pipe, and the
+        // caller's file must not go back to before this run.
+        let left = bytes_in_pipe(&reader).min(self.moved);
+        if let Ok(unread) = i64::try_from(self.pending.len().saturating_add(left)) {
             // A file that can't be sought back stays where it is.
-            let _ = lseek(outer, -unread, Whence::SeekCur);
+            let _ = lseek(stdin(), -unread, Whence::SeekCur);
         }
     }
 }

@@ -80,8 +80,9 @@ pub fn close_from(first: u32) -> Result<()> {
     Errno::result(done).map(drop)
 }
 
-/// Closes every descriptor from 3 on but `keep`, for pid 1, which from then on
-/// uses nothing else: whatever else it inherited must not live as long as it does.
+/// Closes every descriptor from 3 on but `keep`, for a process of the jail that from
+/// then on uses nothing else: what the supervisor held open must not live as long
+/// as pid 1, nor count against the command's limit.
 pub fn close_all_but<const N: usize>(keep: [BorrowedFd; N]) -> Result<()> {
     let mut keep = keep.map(|fd| fd.as_raw_fd().unsigned_abs());
     keep.sort_unstable();

@@ -2,14 +2,16 @@
 //! /proc/self/fd, and what is written into a shared input is read, and perhaps
 //! obeyed, outside.
 
-use std::io::{PipeReader, Read as _};
+use std::fs::File;
+use std::io::{PipeReader, Read as _, Seek as _, SeekFrom};
 use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::stat::fstat;
 
-use crate::common::Workspace;
+use crate::common::{Workspace, finish};
 
 /// What the caller can see of its pipe: mode, owner, capacity, flags of the shared
 /// description, and what is in it.
@@ -83,4 +85,80 @@ fn what_others_write_to_the_output_pipe_is_not_read() {
     assert!(status.expect("the probe").success());
     drop(outside); // which holds the writing end
     assert_eq!(all(reader), "ok canary;\n", "vacuous");
+}
+
+/// What is given back of a file is what was taken from it in this run, whatever the
+/// command writes into its own end: a shell that reads its script there would run
+/// lines again.
+#[test]
+fn a_file_as_input_is_not_rewound_to_before_the_run() {
+    let workspace = Workspace::new();
+    let script = workspace.file("script", &"0123456\n".repeat(50));
+    for (attempt, expected) in [
+        (&["write", "/proc/self/fd/0", &"x".repeat(900)][..], 8),
+        (&["say", "nothing"], 8),
+        // Control: what the command does read stays read.
+        (&["syscall", "read", "0", "%0,0", "16"], 24),
+    ] {
+        let mut file = File::open(&script).expect("the script");
+        file.seek(SeekFrom::Start(8)).expect("seek");
+        let theirs = file.try_clone().expect("a copy");
+        let run = workspace.jail().stdio(0, theirs).run(attempt);
+        assert!(run.outcome().starts_with("ok"), "{run:#?}");
+        assert_eq!(
+            file.stream_position().expect("a position"),
+            expected,
+            "{attempt:?}"
+        );
+    }
+}
+
+#[test]
+fn a_closed_output_or_input_is_closed_outside_too() {
+    let workspace = Workspace::new();
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    let script = ["sh", "-c", "echo text; exec >&-; sleep 3"];
+    let mut command = workspace.jail().stdio(1, writer).command(&script);
+    let start = Instant::now();
+    let child = command.spawn().expect("groom-ns");
+    drop(command); // which holds the writing end
+    let mut text = String::new();
+    reader.read_to_string(&mut text).expect("the output");
+    assert_eq!(text, "text\n");
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "the end is seen before the run's"
+    );
+    assert_eq!(finish(child).code, Some(0));
+
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let script = ["sh", "-c", "exec <&-; sleep 3"];
+    let mut command = workspace.jail().stdio(0, reader).command(&script);
+    let start = Instant::now();
+    let child = command.spawn().expect("groom-ns");
+    drop(command);
+    // EPIPE; more than the pipes on the way hold would block for ever else.
+    while nix::unistd::write(&writer, &[0; 4096]).is_ok() {
+        assert!(
+            start.elapsed() < Duration::from_secs(2),
+            "nobody reads, and nobody says so"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(finish(child).code, Some(0));
+}
+
+#[test]
+fn a_reader_that_does_not_read_keeps_no_run_from_ending() {
+    let workspace = Workspace::new();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let mut command = workspace.jail().stdio(1, writer).command(&["yes"]);
+    let child = command.spawn().expect("groom-ns");
+    std::thread::sleep(Duration::from_millis(300));
+    let start = Instant::now();
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("kill");
+    assert_eq!(finish(child).code, Some(128 + 15));
+    assert!(start.elapsed() < Duration::from_secs(5));
+    drop(reader);
 }

@@ -62,3 +62,31 @@ fn new_ones_are_reported() {
     // Control: the one that was there is no news.
     assert!(!run.stderr.contains(path_str(&bare)), "{run:#?}");
 }
+
+/// A HEAD, and a commondir instead of the rest, is a repository too.
+#[test]
+fn one_that_is_elsewhere_but_for_its_head_is_one() {
+    let (workspace, bare) = with_bare();
+    let head = workspace.folder("clone/fixtures/head");
+    fs::copy(bare.join("HEAD"), head.join("HEAD")).expect("a HEAD");
+    fs::write(head.join("commondir"), "../bare\n").expect("commondir");
+    // It leads to another than itself, which the command could exchange.
+    let refusal = workspace.jail().writable().refused("git");
+    assert!(
+        refusal.refusal().contains("fixtures/head/commondir"),
+        "{refusal:#?}"
+    );
+
+    // One that the command makes is named.
+    let workspace = Workspace::with_git();
+    let script = "mkdir new && echo 'ref: refs/heads/m' >new/HEAD && echo ../y >new/commondir";
+    let run = workspace
+        .jail()
+        .writable()
+        .run_program(&["sh", "-c", script]);
+    let note = format!(
+        "note: new repository: {}",
+        path_str(&workspace.clone_dir().join("new"))
+    );
+    assert!(run.stderr.contains(&note), "{run:#?}");
+}

@@ -65,7 +65,7 @@ const SYSCALLS: &[(&str, i64)] = numbers! {
     process_vm_readv = SYS_process_vm_readv process_vm_writev = SYS_process_vm_writev
     ptrace = SYS_ptrace quotactl = SYS_quotactl
     quotactl_fd = SYS_quotactl_fd reboot = SYS_reboot rename = SYS_rename
-    renameat2 = SYS_renameat2 request_key = SYS_request_key rmdir = SYS_rmdir
+    read = SYS_read renameat2 = SYS_renameat2 request_key = SYS_request_key rmdir = SYS_rmdir
     sched_setaffinity = SYS_sched_setaffinity sched_setattr = SYS_sched_setattr
     sched_setparam = SYS_sched_setparam sched_setscheduler = SYS_sched_setscheduler
     seccomp = SYS_seccomp sendmsg = SYS_sendmsg sendto = SYS_sendto setdomainname = SYS_setdomainname

@@ -99,7 +99,8 @@ fn programs_with_more_rights() {
         (0o4755, true),
         (0o4644, true),
         (0o2755, true),
-        (0o2745, false),
+        (0o2745, true),
+        (0o2644, true),
         (0o1755, false),
         (0o755, false),
     ] {
