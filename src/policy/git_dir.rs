@@ -25,8 +25,10 @@ use crate::refusal::Refusal;
 
 /// The longest path, and a line end (limits.h).
 const PATH_MAX: u64 = 4096 + 2;
-/// No list of alternates is this long; git itself follows five levels at most.
+/// No list of alternates is this long.
 const ALTERNATES_MAX: u64 = 1 << 20;
+/// How many lists git follows after the first (`link_alt_odb_entry`, object-file.c).
+const ALTERNATES_DEPTH: usize = 5;
 
 /// Where a `.git` lies, and what around it is held in its place.
 pub(crate) struct Around<'a> {
@@ -238,33 +240,61 @@ fn commondir(around: &Around<'_>, git: &Path, start: &Start, name: &OsStr) -> Re
     Err(leads_out(&path, None))
 }
 
-/// `objects/info/alternates`: a path a line, relative to `objects`. Lines that
-/// begin with `#` are comments, with `"` quoted.
+/// `objects/info/alternates` of a covered store.
 fn alternates(around: &Around<'_>, start: &Start, name: &OsStr) -> Result<(), Refusal> {
     let path = start.path.join(name);
-    let refuse = |errno| leads_out(&path, errno);
-    let text = read(start.dir.as_fd(), Path::new(name), ALTERNATES_MAX)
-        .map_err(|errno| refuse(Some(errno)))?;
+    let refuse = |errno| leads_out(&path, Some(errno));
+    let text = read(start.dir.as_fd(), Path::new(name), ALTERNATES_MAX).map_err(refuse)?;
     let above = start.path.parent().unwrap_or(around.base);
     let dir = above
         .strip_prefix(around.base)
         .map_err(|_| Errno::EXDEV)
         .and_then(|path| open_folder(around.root, path))
-        .map_err(|errno| refuse(Some(errno)))?;
+        .map_err(refuse)?;
     let objects = Start {
         dir,
         path: above.to_owned(),
     };
+    stores(around, &path, &objects, &text, ALTERNATES_DEPTH)
+}
+
+/// The stores that a list of alternates names: a path a line, relative to `objects`;
+/// lines that begin with `#` are comments, with `"` quoted. A covered store is
+/// walked as such; another's own list is followed here, as deep as git does.
+fn stores(
+    around: &Around<'_>,
+    list: &Path,
+    objects: &Start,
+    text: &[u8],
+    depth: usize,
+) -> Result<(), Refusal> {
+    let refuse = |errno| leads_out(list, errno);
     for line in text.split(|byte| *byte == b'\n') {
         match line.first() {
             None | Some(b'#') => continue,
             Some(b'"') => return Err(refuse(None)),
             Some(_) => {}
         }
-        let target = trace(&objects, Path::new(OsStr::from_bytes(line)))
+        let target = trace(objects, Path::new(OsStr::from_bytes(line)))
             .map_err(|fault| refuse(Some(fault.errno)))?;
         if !around.is_firm(&target) {
             return Err(refuse(None));
+        }
+        if depth == 0 || around.is_covered(&target.path) {
+            continue;
+        }
+        let next = Path::new("info/alternates");
+        match read(target.fd.as_fd(), next, ALTERNATES_MAX) {
+            Ok(text) => {
+                let list = target.path.join(next);
+                let store = Start {
+                    dir: target.fd,
+                    path: target.path,
+                };
+                stores(around, &list, &store, &text, depth - 1)?;
+            }
+            Err(Errno::ENOENT | Errno::ENOTDIR) => {}
+            Err(errno) => return Err(unreadable(&target.path.join(next), errno)),
         }
     }
     Ok(())

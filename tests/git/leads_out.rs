@@ -291,3 +291,24 @@ fn a_local_clone_with_hard_linked_objects_is_taken() {
         .run_program(&argv);
     assert!(run.outcome().contains("first"), "{run:#?}");
 }
+
+/// A store that isn't writable can name one that is.
+#[test]
+fn alternates_that_lead_out_at_second_hand() {
+    let workspace = Workspace::with_git();
+    let clone = workspace.clone_dir();
+    let writable = workspace.folder("clone/store");
+    let outside = workspace.folder("outside/objects/info");
+    let first = clone.join(".git/objects/info/alternates");
+    let second = outside.join("alternates");
+    fs::write(&first, "../../../outside/objects\n").expect("a file");
+    let run = workspace.jail().writable().run(&["say", "ran"]);
+    assert_eq!(run.ok(), "ran", "a store outside may be named");
+    fs::write(&second, format!("{}\n", path_str(&writable))).expect("a file");
+    let run = workspace.jail().writable().refused("git");
+    assert!(run.refusal().contains(path_str(&second)), "{run:#?}");
+    // Control: git looks there.
+    let git_dir = format!("--git-dir={}", path_str(&clone.join(".git")));
+    let said = git_says(workspace.root(), &[&git_dir, "count-objects", "-v"]);
+    assert!(said.contains(path_str(&writable)), "vacuous: {said}");
+}
