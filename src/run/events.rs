@@ -193,6 +193,10 @@ impl<'run> Events<'run> {
             loop {
                 let is_over = outputs.is_empty() || (self.is_told_to_end && patience.is_none());
                 if is_over && let Some(end) = end.take() {
+                    if !outputs.is_empty() {
+                        say::note("output is lost: nobody reads it");
+                        is_short = true;
+                    }
                     break end;
                 }
                 tokio::select! {

@@ -158,7 +158,9 @@ fn a_reader_that_does_not_read_keeps_no_run_from_ending() {
     let start = Instant::now();
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("kill");
-    assert_eq!(finish(child).code, Some(128 + 15));
+    let run = finish(child);
+    assert_eq!(run.code, Some(128 + 15));
+    assert!(run.stderr.contains("output is lost"), "{run:#?}");
     assert!(start.elapsed() < Duration::from_secs(5));
     drop(reader);
 }

@@ -54,3 +54,26 @@ fn a_namespace_that_could_be_made_is_noticed_where_sockets_are_denied() {
         .refused("selfcheck");
     assert!(run.refusal().contains("CLONE_NEWUSER"), "{run:#?}");
 }
+
+#[test]
+fn as_root_an_identity_that_was_not_taken_is_noticed() {
+    let workspace = Workspace::new();
+    let probe = workspace.probe();
+    for call in ["setgroups", "setresgid", "setresuid"] {
+        // In a group of the caller's, which would be kept.
+        let groups = ["with-groups", "4343", "--"];
+        let pretended = [crate::common::path_str(&probe), "deny-syscall", call, "0"];
+        if !crate::common::is_root() {
+            // A user's ids are its own and stay: nothing depends on the call.
+            let jail = workspace.jail().in_situation(&pretended[1..]);
+            assert_eq!(jail.run(&["say", "ran"]).ok(), "ran", "{call}");
+            continue;
+        }
+        let situation = [&groups[..], &pretended].concat();
+        let run = workspace
+            .jail_with_out()
+            .in_situation(&situation)
+            .refused("identity");
+        assert!(run.refusal().contains("still the caller's"), "{run:#?}");
+    }
+}

@@ -156,25 +156,3 @@ fn a_keyctl_that_an_outer_filter_denies_is_denied_to_the_command_too() {
         );
     }
 }
-
-/// An outer filter can answer 0 and do nothing.
-#[test]
-fn an_identity_that_is_only_said_to_be_taken_is_refused() {
-    let workspace = Workspace::new();
-    if !crate::common::is_root() {
-        // A user's ids are its own and stay; what it takes on is a session.
-        let run = workspace.jail().run(&["state"]);
-        assert!(run.lines().contains(&"session=2"), "{run:#?}");
-        return;
-    }
-    let probe = workspace.probe();
-    for call in ["setgroups", "setresgid", "setresuid"] {
-        let groups = ["with-groups", "4343", "--"];
-        let faked = [path_str(&probe), "deny-syscall", call, "0"];
-        let run = workspace
-            .jail_with_out()
-            .in_situation(&[&groups[..], &faked].concat());
-        let run = run.refused("identity");
-        assert!(run.refusal().contains("still the caller's"), "{run:#?}");
-    }
-}
