@@ -1,6 +1,9 @@
-//! Talking to a key broker: the jail's one way out.
+//! The key broker: the jail's one way out.
 //!
-//! The broker itself isn't part of this binary yet; a caller brings its own with
-//! `--uds`. Nothing here knows of namespaces or mounts.
+//! It reads what an untrusted client sends once, strictly (`front`), builds a new
+//! request out of what it understood (`route`, `query`, `fields`), puts the key in
+//! (`key`), and relays the answer as it comes (`exchange`, `scan`). Nothing here
+//! knows of namespaces or mounts.
 
+pub mod front;
 pub mod health;
