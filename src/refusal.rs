@@ -33,6 +33,10 @@ pub enum Reason {
     /// A tree holds files of other owners or programs that give rights, or can't be
     /// id-mapped.
     Owner,
+    /// The key can't be read, or isn't one that a header can carry.
+    Key,
+    /// The broker can't be set up: its roots, proxy, token or log.
+    Broker,
     /// No id can be given to the command.
     Identity,
     /// The kernel is older than the floor.
@@ -65,13 +69,15 @@ pub enum Reason {
 
 impl Reason {
     /// Every code, for the documentation's test.
-    pub const ALL: [Reason; 20] = [
+    pub const ALL: [Reason; 22] = [
         Reason::Usage,
         Reason::Path,
         Reason::Overlap,
         Reason::Git,
         Reason::Socket,
         Reason::Owner,
+        Reason::Key,
+        Reason::Broker,
         Reason::Identity,
         Reason::Kernel,
         Reason::Stdio,
@@ -97,6 +103,8 @@ impl Reason {
             Reason::Git => "git",
             Reason::Socket => "socket",
             Reason::Owner => "owner",
+            Reason::Key => "key",
+            Reason::Broker => "broker",
             Reason::Identity => "identity",
             Reason::Kernel => "kernel",
             Reason::Stdio => "stdio",

@@ -7,3 +7,7 @@
 
 pub mod front;
 pub mod health;
+pub mod key;
+pub mod key_source;
+pub mod scan;
+pub mod token;

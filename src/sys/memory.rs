@@ -1,4 +1,4 @@
-//! Memory of this process that other processes can read through /proc.
+//! Memory of this process: what others can read of it through /proc, and its heap.
 
 use std::ops::Range;
 
@@ -16,4 +16,13 @@ pub fn wipe_strings(range: Range<usize>) {
     // stay mapped and writable for the life of the process, and this process,
     // which has one thread, holds no reference into them: `std::env` copies.
     unsafe { std::ptr::write_bytes(range.start as *mut u8, 0, length) };
+}
+
+/// Keeps freed memory instead of giving it back to the kernel and asking for it
+/// again with every request (mallopt(3), M_TRIM_THRESHOLD).
+pub fn keep_heap() {
+    const AT_MOST: libc::c_int = 16 << 20; // bytes
+    // SAFETY: it takes integers and sets a field of the allocator, which has no other
+    // thread to race with. Refused, nothing changes.
+    unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, AT_MOST) };
 }

@@ -17,6 +17,8 @@ pub mod process;
 #[allow(unsafe_code)]
 pub mod seccomp;
 #[allow(unsafe_code)]
+pub mod secret;
+#[allow(unsafe_code)]
 pub mod signal;
 #[allow(unsafe_code)]
 pub mod socket;
