@@ -11,3 +11,4 @@ pub mod key;
 pub mod key_source;
 pub mod scan;
 pub mod token;
+pub mod upstream;
