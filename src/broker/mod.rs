@@ -5,10 +5,14 @@
 //! (`key`), and relays the answer as it comes (`exchange`, `scan`). Nothing here
 //! knows of namespaces or mounts.
 
+pub mod fields;
 pub mod front;
 pub mod health;
 pub mod key;
 pub mod key_source;
+pub mod provider;
+pub mod query;
+pub mod route;
 pub mod scan;
 pub mod token;
 pub mod upstream;
