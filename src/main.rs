@@ -7,41 +7,52 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource as Rlimit, getrlimit, setrlimit};
+use nix::unistd::{Pid, getppid};
 
+use groom_ns::broker::{alone, shim};
 use groom_ns::cli::{self, Command, PlanFormat};
 use groom_ns::confine::landlock;
 use groom_ns::host::Host;
 use groom_ns::plan::{self, step::Plan};
-use groom_ns::policy::{self, CloneMode, Held, Policy};
+use groom_ns::policy::{self, CloneMode, Held, Kept, Policy, Supplies};
 use groom_ns::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
 use groom_ns::run::{self, Caller};
 use groom_ns::{identity, say, sys};
 
 fn main() -> ExitCode {
     // First of all, so that a caller that dies right now is not missed.
-    let caller = begin();
-    let (command, json) = match cli::parse(env::args_os()) {
-        Ok(Command::Print(text)) => return finish(print(&text), false),
-        Ok(Command::Run(run)) => {
-            let json = run.json_errors;
-            (run, json)
-        }
+    let parent = getppid();
+    let command = match cli::parse(env::args_os()) {
+        Ok(command) => command,
         Err(error) => return finish(Err(error.refusal.into()), error.json),
     };
-    finish(
-        caller
-            .map_err(Into::into)
-            .and_then(|caller| start(&command, caller)),
-        json,
-    )
+    let json = command.json_errors();
+    finish(carry_out(&command, parent), json)
 }
 
-/// Leaves behind what the caller left to this process, and takes hold of the
-/// caller itself, whose death is to end the run.
-fn begin() -> Result<Caller, Refusal> {
+fn carry_out(command: &Command, parent: Pid) -> Result<ExitCode> {
+    let begun = begin(command);
+    match command {
+        Command::Print(text) => print(text),
+        Command::Run(run) => start(run, begun?, Caller::hold(parent)?),
+        Command::Broker(broker) => {
+            let alone = policy::judge_alone(broker, begun?)?;
+            Ok(ExitCode::from(alone::run(alone)?))
+        }
+        Command::Shim(shim) => {
+            begun?;
+            Ok(ExitCode::from(shim::run(shim.port, &shim.socket)?))
+        }
+    }
+}
+
+/// Leaves behind what the caller left to this process, but for the descriptors that
+/// the command line names.
+fn begin(command: &Command) -> Result<Kept, Refusal> {
+    // Before anything is opened: it could get one of their numbers.
+    let kept = Kept::take(command)?;
     // Whatever else is open is nobody's business from here on.
-    sys::process::close_from(3).map_err(leave("close_range"))?;
-    let caller = Caller::hold()?;
+    sys::process::close_all_but(kept.iter()).map_err(leave("close_range"))?;
     // Each path that is named is held open, however many: the command's own limit
     // is set later.
     let (_, hard) = getrlimit(Rlimit::RLIMIT_NOFILE).map_err(leave("getrlimit"))?;
@@ -50,12 +61,12 @@ fn begin() -> Result<Caller, Refusal> {
     sys::signal::set_default(libc::SIGCHLD).map_err(leave("rt_sigaction"))?;
     // A file that has grown to its limit is an error of one write(2), no more.
     sys::signal::ignore(libc::SIGXFSZ).map_err(leave("rt_sigaction"))?;
-    Ok(caller)
+    Ok(kept)
 }
 
 /// Judges, plans, and prints the plan or carries it out.
-fn start(command: &cli::Run, caller: Caller) -> Result<ExitCode> {
-    let (policy, plan, held) = plan(command)?;
+fn start(command: &cli::Run, kept: Kept, caller: Caller) -> Result<ExitCode> {
+    let (policy, plan, held, supplies) = plan(command, kept)?;
     match command.plan {
         Some(PlanFormat::Text) => print(&plan.to_string()),
         Some(PlanFormat::Json) => print(&(serde_json::to_string_pretty(&plan)? + "\n")),
@@ -63,7 +74,8 @@ fn start(command: &cli::Run, caller: Caller) -> Result<ExitCode> {
             for warning in &plan.warnings {
                 say::note(format_args!("warning: {warning}"));
             }
-            let code = run::run(&plan, &held, caller)?;
+            let config = policy.broker.as_ref().map(|broker| broker.config.clone());
+            let code = run::run(&plan, &held, caller, config.zip(supplies))?;
             report_new_repositories(&policy);
             Ok(ExitCode::from(code))
         }
@@ -80,12 +92,12 @@ fn leave(call: &'static str) -> impl Fn(Errno) -> Refusal {
 }
 
 /// The same plan whether it is printed or carried out.
-fn plan(command: &cli::Run) -> Result<(Policy, Plan, Held), Refusal> {
+fn plan(command: &cli::Run, kept: Kept) -> Result<(Policy, Plan, Held, Option<Supplies>), Refusal> {
     let host = Host::look(landlock::kernel_abi)?;
-    let (policy, held) = policy::judge(command, &host)?;
+    let (policy, held, supplies) = policy::judge(command, &host, kept)?;
     let identity = identity::pick(&host, policy.clone.owner)?;
     let plan = plan::make(&policy, &host, identity);
-    Ok((policy, plan, held))
+    Ok((policy, plan, held, supplies))
 }
 
 /// Names the repositories that weren't there when the jail was built: whoever

@@ -1,12 +1,13 @@
 //! execve(2), with execvp(3)'s search of the command's own PATH.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 
 use nix::errno::Errno;
 use nix::unistd::execve;
 
-use crate::plan::command::{EnvValue, EnvVar, Exec};
+use crate::plan::command::{EnvValue, EnvVar, Exec, broker_url};
 
 /// The PATH of a command whose environment has none (execvp(3), `_CS_PATH`).
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
@@ -20,11 +21,19 @@ pub struct ExecFailure {
     pub errno: Errno,
 }
 
+/// How the command gets to the broker: what a plan can't know.
+pub struct Door {
+    /// The port of 127.0.0.1 that the broker listens on.
+    pub port: u16,
+    /// What it asks for: the command's own, no secret from it.
+    pub token: String,
+}
+
 /// Executes; returns only on failure.
-pub(super) fn exec(exec: &Exec) -> ExecFailure {
+pub(super) fn exec(exec: &Exec, door: Option<&Door>) -> ExecFailure {
     let program = exec.argv.first().cloned().unwrap_or_default();
-    let errno = match environment(&exec.env) {
-        Ok(env) => search(&program, path_of(&exec.env), |file| {
+    let errno = match environment(&exec.env, door) {
+        Ok(env) => search(&program, path_of(&env), |file| {
             execve(file, &exec.argv, &env)
         }),
         Err(errno) => errno,
@@ -70,28 +79,32 @@ fn candidate(folder: &[u8], name: &[u8]) -> Result<CString, std::ffi::NulError> 
 }
 
 /// The last PATH wins, as a later variable of the policy does.
-fn path_of(env: &[EnvVar]) -> &[u8] {
+fn path_of(env: &[CString]) -> &[u8] {
     env.iter()
         .rev()
-        .find(|variable| variable.name == "PATH")
-        .map_or(DEFAULT_PATH, |variable| bytes(&variable.value))
+        .find_map(|variable| variable.to_bytes().strip_prefix(b"PATH="))
+        .unwrap_or(DEFAULT_PATH)
 }
 
-fn bytes(value: &EnvValue) -> &[u8] {
-    match value {
-        EnvValue::Ours(value) => value.as_bytes(),
-        EnvValue::Callers(value) => value.to_bytes(),
-    }
-}
-
-/// `NAME=value` of each; `EINVAL` if one has a NUL byte.
-fn environment(env: &[EnvVar]) -> Result<Vec<CString>, Errno> {
+/// `NAME=value` of each; `EINVAL` if one has a NUL byte, or leads to a broker that
+/// there is no door to.
+fn environment(env: &[EnvVar], door: Option<&Door>) -> Result<Vec<CString>, Errno> {
     env.iter()
         .map(|variable| {
-            let entry = [variable.name.as_bytes(), b"=", bytes(&variable.value)].concat();
+            let value = value(&variable.value, door).ok_or(Errno::EINVAL)?;
+            let entry = [variable.name.as_bytes(), b"=", &value].concat();
             CString::new(entry).map_err(|_| Errno::EINVAL)
         })
         .collect()
+}
+
+fn value<'a>(value: &'a EnvValue, door: Option<&'a Door>) -> Option<Cow<'a, [u8]>> {
+    Some(match value {
+        EnvValue::Ours(value) => value.as_bytes().into(),
+        EnvValue::Callers(value) => value.to_bytes().into(),
+        EnvValue::BrokerUrl { path, .. } => broker_url(door?.port, path).into_bytes().into(),
+        EnvValue::BrokerToken => door?.token.as_bytes().into(),
+    })
 }
 
 #[cfg(test)]
@@ -147,11 +160,7 @@ mod tests {
 
     #[test]
     fn the_last_path_wins() {
-        let env = [
-            var("PATH", EnvValue::Ours("/a".to_owned())),
-            var("PATH", EnvValue::Callers(c"/b".to_owned())),
-            var("PATHS", EnvValue::Ours("/c".to_owned())),
-        ];
+        let env = [c"PATH=/a", c"PATH=/b", c"PATHS=/c"].map(CStr::to_owned);
         assert_eq!(path_of(&env), b"/b");
         assert_eq!(path_of(&[]), DEFAULT_PATH);
     }
@@ -163,10 +172,36 @@ mod tests {
             var("D", EnvValue::Callers(c"\xff".to_owned())),
         ];
         assert_eq!(
-            environment(&env).unwrap(),
+            environment(&env, None).unwrap(),
             [c"A=b=c".to_owned(), c"D=\xff".to_owned()]
         );
         let nul = [var("A", EnvValue::Ours("b\0".to_owned()))];
-        assert_eq!(environment(&nul), Err(Errno::EINVAL));
+        assert_eq!(environment(&nul, None), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn the_way_to_the_broker_is_filled_in() {
+        let url = |path| EnvValue::BrokerUrl { port: 0, path };
+        let env = [
+            var("U", url("")),
+            var("V", url("/v1")),
+            var("T", EnvValue::BrokerToken),
+        ];
+        let door = Door {
+            port: 8080,
+            token: "t0ken".to_owned(),
+        };
+        assert_eq!(
+            environment(&env, Some(&door)).unwrap(),
+            [
+                c"U=http://127.0.0.1:8080",
+                c"V=http://127.0.0.1:8080/v1",
+                c"T=t0ken"
+            ]
+            .map(CStr::to_owned)
+        );
+        for one in env {
+            assert_eq!(environment(&[one], None), Err(Errno::EINVAL));
+        }
     }
 }

@@ -12,7 +12,7 @@ pub mod self_check;
 #[cfg(test)]
 mod tests;
 
-pub use exec::ExecFailure;
+pub use exec::{Door, ExecFailure};
 
 use nix::sys::prctl;
 use nix::sys::stat::{Mode, umask};
@@ -29,8 +29,9 @@ pub struct Confined {
 
 impl Confined {
     /// Executes the command (execve(2)). Returns only if that failed.
-    pub fn exec(self, exec: &Exec) -> ExecFailure {
-        exec::exec(exec)
+    /// `door` is where the broker is, if there is one.
+    pub fn exec(self, exec: &Exec, door: Option<&Door>) -> ExecFailure {
+        exec::exec(exec, door)
     }
 }
 

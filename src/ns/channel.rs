@@ -4,17 +4,30 @@
 //! its end only until execve(2) closes it, so nothing that arrives was written by
 //! the command. An end of file means that the other side is gone.
 
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, socketpair,
+};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::refusal::Refusal;
+use crate::sys::socket;
+
+/// What goes through the channel.
+pub trait Message: Serialize + DeserializeOwned {
+    /// How many descriptors must come along; with any other number it isn't received.
+    fn descriptors(&self) -> usize;
+}
 
 /// What the jail's side says, in this order.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromJail {
+    /// The broker's two listeners come along: TCP, then UNIX.
+    Listening,
     /// The jail stands, and the command's process confines itself; pid 1 waits
     /// for [`ToJail::Go`].
     Ready,
@@ -35,6 +48,15 @@ pub enum FromJail {
     Killed(i32),
 }
 
+impl Message for FromJail {
+    fn descriptors(&self) -> usize {
+        match self {
+            FromJail::Listening => 2,
+            _ => 0,
+        }
+    }
+}
+
 /// What the supervisor says, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToJail {
@@ -42,6 +64,12 @@ pub enum ToJail {
     Mapped,
     /// The command may start.
     Go,
+}
+
+impl Message for ToJail {
+    fn descriptors(&self) -> usize {
+        0
+    }
 }
 
 /// The longest message: a refusal with two long paths.
@@ -59,40 +87,136 @@ pub fn pair() -> nix::Result<(Channel, Channel)> {
 
 impl Channel {
     /// Sends one message. EPIPE: the other side is gone.
-    pub fn send<M: Serialize>(&self, message: &M) -> nix::Result<()> {
+    pub fn send(&self, message: &impl Message) -> nix::Result<()> {
+        self.send_with(message, &[])
+    }
+
+    /// Sends one message with descriptors (unix(7), SCM_RIGHTS), which stay the
+    /// caller's own to close.
+    pub fn send_with(&self, message: &impl Message, handed: &[BorrowedFd]) -> nix::Result<()> {
         let bytes = serde_json::to_vec(message).map_err(|_| Errno::EINVAL)?;
-        send(self.0.as_raw_fd(), &bytes, MsgFlags::MSG_NOSIGNAL).map(drop)
+        let fds: Vec<_> = handed.iter().map(AsRawFd::as_raw_fd).collect();
+        let rights = [ControlMessage::ScmRights(&fds)];
+        let control = if fds.is_empty() { &[] } else { &rights[..] };
+        let flags = MsgFlags::MSG_NOSIGNAL;
+        sendmsg::<()>(
+            self.0.as_raw_fd(),
+            &[IoSlice::new(&bytes)],
+            control,
+            flags,
+            None,
+        )
+        .map(drop)
     }
 
     /// Waits for one message; `None` is an end of file.
-    pub fn receive<M: for<'de> Deserialize<'de>>(&self) -> nix::Result<Option<M>> {
+    pub fn receive<M: Message>(&self) -> nix::Result<Option<(M, Vec<OwnedFd>)>> {
         self.read(MsgFlags::empty())
     }
 
     /// Takes one message if there is one (EAGAIN else); `None` is an end of file.
-    pub fn try_receive<M: for<'de> Deserialize<'de>>(&self) -> nix::Result<Option<M>> {
+    pub fn try_receive<M: Message>(&self) -> nix::Result<Option<(M, Vec<OwnedFd>)>> {
         self.read(MsgFlags::MSG_DONTWAIT)
     }
 
-    fn read<M: for<'de> Deserialize<'de>>(&self, flags: MsgFlags) -> nix::Result<Option<M>> {
+    /// What came along is the caller's, close-on-exec, and as much as the message
+    /// says; else it is closed again, and that is EBADMSG.
+    fn read<M: Message>(&self, flags: MsgFlags) -> nix::Result<Option<(M, Vec<OwnedFd>)>> {
         let mut buffer = vec![0; LONGEST];
-        let length = loop {
-            match recv(self.0.as_raw_fd(), &mut buffer, flags) {
+        let (length, handed) = loop {
+            match socket::receive(self, &mut buffer, flags) {
                 Err(Errno::EINTR) => {}
                 other => break other?,
             }
         };
-        match buffer.get(..length) {
-            None | Some([]) => Ok(None),
-            Some(message) => serde_json::from_slice(message)
-                .map(Some)
-                .map_err(|_| Errno::EBADMSG),
+        let bytes = match buffer.get(..length) {
+            None | Some([]) => return Ok(None),
+            Some(bytes) => bytes,
+        };
+        let message: M = serde_json::from_slice(bytes).map_err(|_| Errno::EBADMSG)?;
+        if message.descriptors() != handed.len() {
+            return Err(Errno::EBADMSG);
         }
+        Ok(Some((message, handed)))
     }
 }
 
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read as _, Write as _};
+
+    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+    use nix::unistd::pipe;
+
+    use super::*;
+
+    #[test]
+    fn two_descriptors_come_along_and_work() {
+        let (ours, theirs) = pair().unwrap();
+        let (reads, writes) = pipe().unwrap();
+        let handed = [reads.as_fd(), writes.as_fd()];
+        theirs.send_with(&FromJail::Listening, &handed).unwrap();
+        drop((reads, writes));
+        let (message, handed) = ours.try_receive::<FromJail>().unwrap().unwrap();
+        assert!(matches!(message, FromJail::Listening));
+        for fd in &handed {
+            let flags = fcntl(fd, FcntlArg::F_GETFD).unwrap();
+            assert_eq!(flags, FdFlag::FD_CLOEXEC.bits());
+        }
+        let [mut reads, mut writes] = <[OwnedFd; 2]>::try_from(handed).unwrap().map(File::from);
+        writes.write_all(b"x").unwrap();
+        drop(writes);
+        let mut text = String::new();
+        reads.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "x", "the writing end was the only one");
+    }
+
+    #[test]
+    fn a_message_has_the_descriptors_that_it_must_have() {
+        let (ours, theirs) = pair().unwrap();
+        let (reads, writes) = pipe().unwrap();
+        let fd = writes.as_fd();
+        for (message, handed, is_received) in [
+            (FromJail::Ready, &[][..], true),
+            (FromJail::Ready, &[fd], false),
+            (FromJail::Exited(0), &[fd, fd], false),
+            (FromJail::Listening, &[], false),
+            (FromJail::Listening, &[fd], false),
+            (FromJail::Listening, &[fd, fd], true),
+            (FromJail::Listening, &[fd, fd, fd], false),
+            (FromJail::Listening, &[fd; 253], false),
+        ] {
+            theirs.send_with(&message, handed).unwrap();
+            let answer = ours.try_receive::<FromJail>();
+            let wanted = if is_received {
+                Ok(true)
+            } else {
+                Err(Errno::EBADMSG)
+            };
+            let found = answer.map(|message| message.is_some());
+            assert_eq!(found, wanted, "{message:?} with {}", handed.len());
+        }
+        drop(writes);
+        let mut nothing = [0];
+        let left = nix::unistd::read(&reads, &mut nothing);
+        assert_eq!(left, Ok(0), "what wasn't received was closed");
+        theirs.send_with(&ToJail::Go, &[reads.as_fd()]).unwrap();
+        assert_eq!(ours.receive::<ToJail>().map(drop), Err(Errno::EBADMSG));
+    }
+
+    #[test]
+    fn nothing_yet_and_nothing_any_more() {
+        let (ours, theirs) = pair().unwrap();
+        assert_eq!(ours.try_receive::<ToJail>().map(drop), Err(Errno::EAGAIN));
+        drop(theirs);
+        assert!(ours.receive::<ToJail>().unwrap().is_none());
+        assert_eq!(ours.send(&ToJail::Go), Err(Errno::EPIPE));
     }
 }

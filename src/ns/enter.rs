@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
 
 use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, stat};
 use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, pipe2, read, write};
 
-use crate::plan::step::{IdMap, Identity, Ids, Route};
+use crate::plan::step::{IdMap, Identity, Ids, Inode, Route};
 use crate::refusal::{Reason, Refusal};
 use crate::sys::process::{Forked, fork_into};
 
@@ -52,6 +52,21 @@ pub fn write_maps(child: Pid, identity: &Identity) -> Result<(), Refusal> {
     let Identity { host, inside, .. } = identity;
     write_map(child, "gid_map", &format!("{} {} 1", inside.gid, host.gid))?;
     write_map(child, "uid_map", &format!("{} {} 1", inside.uid, host.uid))
+}
+
+/// The pid namespace of a child that is still dumpable: of one that isn't, a user
+/// may not ask (proc_pid_ns(5), ptrace(2) PTRACE_MODE_READ).
+pub fn pid_namespace(child: Pid) -> Result<Inode, Refusal> {
+    let path = format!("/proc/{child}/ns/pid");
+    let found = stat(path.as_str()).map_err(|errno| {
+        Refusal::new(Reason::Setup, "look at the new pid namespace")
+            .about("stat /proc/PID/ns/pid")
+            .errno(errno)
+    })?;
+    Ok(Inode {
+        dev: found.st_dev,
+        ino: found.st_ino,
+    })
 }
 
 /// A user namespace that maps a tree's owner on disk to the command, for

@@ -19,7 +19,7 @@ use nix::unistd::{
     setresgid, setresuid, setsid, write,
 };
 
-use crate::confine;
+use crate::confine::{self, Door};
 use crate::mount::{root::Root, tree, verify};
 use crate::plan::step::{Build, Identity, Inode, Plan, Route};
 use crate::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
@@ -29,7 +29,7 @@ use crate::sys::signal::set_all_default;
 
 use super::channel::{Channel, FromJail, ToJail};
 use super::stdio::{self, Stdio};
-use super::{diagnose, net};
+use super::{diagnose, listeners, net};
 
 /// Signals that the supervisor passes on to the command.
 pub const PASSED_ON: [Signal; 8] = [
@@ -54,6 +54,8 @@ pub struct Inherited {
     pub trees: BTreeMap<PathBuf, OwnedFd>,
     /// Identity of an out-dir that was made for this run.
     pub made: Option<Inode>,
+    /// What the command shows to the broker, if there is one.
+    pub token: Option<String>,
     /// Where argv and environ lie in memory.
     pub strings: [Range<usize>; 2],
 }
@@ -86,9 +88,10 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
     setsid().map_err(setup("setsid"))?;
     umask(Mode::empty());
     // 5. The plan, step by step.
-    let mut trees = std::mem::take(&mut inherited.trees);
-    build_jail(plan, inherited.made, &mut trees)?;
-    drop(trees);
+    let port = build_jail(plan, inherited)?;
+    inherited.trees.clear();
+    let token = inherited.token.take();
+    let door = port.zip(token).map(|(port, token)| Door { port, token });
     // 6. The command's process confines itself, which takes as long as all that
     //    is left to do here.
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)
@@ -97,7 +100,7 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
     let command = match fork_into(0).map_err(setup("clone"))? {
         Forked::Child => {
             drop(opens);
-            become_the_command(plan, inherited, &waits)
+            become_the_command(plan, inherited, door.as_ref(), &waits)
         }
         Forked::Parent(pid, _) => pid,
     };
@@ -124,13 +127,12 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
 /// pid 1 closes its descriptors before the kernel kills the rest of the jail.
 const GATE_OPENS: u8 = 1;
 
-/// Carries out the plan's build steps in order.
-fn build_jail(
-    plan: &Plan,
-    made: Option<Inode>,
-    trees: &mut BTreeMap<PathBuf, OwnedFd>,
-) -> Result<(), Refusal> {
+/// Carries out the plan's build steps in order. Returns the port that the broker
+/// listens on, if there is one.
+fn build_jail(plan: &Plan, inherited: &mut Inherited) -> Result<Option<u16>, Refusal> {
     let mut root: Option<Root> = None;
+    let mut listeners = listeners::Made::default();
+    let mut port = None;
     for step in &plan.build {
         let standing = || Refusal::new(Reason::Setup, "a mount step comes before the root");
         match step {
@@ -140,12 +142,18 @@ fn build_jail(
             }
             Build::SessionKeyring => fresh_keyring()?,
             Build::LoopbackUp => net::raise_loopback()?,
+            Build::ShimListener { port } => listeners.listen_on_loopback(*port)?,
+            Build::BrokerSocket { path } => listeners.listen_at(path)?,
+            Build::HandOut => {
+                let listeners = std::mem::take(&mut listeners);
+                port = Some(listeners.hand_out(&inherited.channel)?);
+            }
             Build::Root(tmpfs) => root = Some(Root::attach(tmpfs)?),
             Build::DropCapabilities => confine::caps::drop_all()?,
             Build::Bind(bind) => {
-                let source = match trees.remove(&bind.target) {
+                let source = match inherited.trees.remove(&bind.target) {
                     Some(tree) => tree,
-                    None => tree::open(bind, made, None)?,
+                    None => tree::open(bind, inherited.made, None)?,
                 };
                 root.as_ref()
                     .ok_or_else(standing)?
@@ -154,7 +162,7 @@ fn build_jail(
             mount => mount_step(root.as_ref().ok_or_else(standing)?, mount)?,
         }
     }
-    Ok(())
+    Ok(port)
 }
 
 /// Carries out a step that concerns the root alone.
@@ -180,6 +188,9 @@ fn mount_step(root: &Root, step: &Build) -> Result<(), Refusal> {
         Build::Hostname { .. }
         | Build::SessionKeyring
         | Build::LoopbackUp
+        | Build::ShimListener { .. }
+        | Build::BrokerSocket { .. }
+        | Build::HandOut
         | Build::Root(_)
         | Build::Bind(_)
         | Build::DropCapabilities => Err(Refusal::new(Reason::Setup, "a step without an executor")),
@@ -232,7 +243,12 @@ fn fresh_keyring() -> Result<(), Refusal> {
 }
 
 /// The command's process: descriptors, session, signals, confinement, execve.
-fn become_the_command(plan: &Plan, inherited: &Inherited, gate: &OwnedFd) -> ! {
+fn become_the_command(
+    plan: &Plan,
+    inherited: &Inherited,
+    door: Option<&Door>,
+    gate: &OwnedFd,
+) -> ! {
     let confined = (|| {
         setsid().map_err(setup("setsid"))?;
         set_all_default().map_err(setup("rt_sigaction"))?;
@@ -260,7 +276,7 @@ fn become_the_command(plan: &Plan, inherited: &Inherited, gate: &OwnedFd) -> ! {
     match confined {
         Err(refusal) => refuse(&inherited.channel, refusal),
         Ok(confined) => {
-            let failure = confined.exec(&plan.exec);
+            let failure = confined.exec(&plan.exec, door);
             let program = Path::new(OsStr::from_bytes(failure.program.as_bytes()));
             let _ = inherited.channel.send(&FromJail::NotExecuted {
                 program: shown(program),
@@ -322,7 +338,7 @@ fn reap(command: Pid) -> Option<FromJail> {
 /// Waits for the supervisor's word; its end of file means that it is gone.
 fn expect(channel: &Channel, word: ToJail) -> Result<(), Refusal> {
     match channel.receive::<ToJail>() {
-        Ok(Some(said)) if said == word => Ok(()),
+        Ok(Some((said, _))) if said == word => Ok(()),
         Ok(None) => std::process::exit(i32::from(EXIT_REFUSED)),
         Ok(Some(_)) => {
             Err(Refusal::new(Reason::Setup, "wait for the supervisor").about("an unexpected word"))

@@ -1,9 +1,10 @@
-//! Into the namespaces: the fork and its maps, pid 1, `lo`, descriptors 0 to 2,
-//! and the socketpair between the supervisor and the jail.
+//! Into the namespaces: the fork and its maps, pid 1, `lo`, the broker's
+//! listeners, descriptors 0 to 2, and the socketpair between the supervisor and the jail.
 
 pub mod channel;
 pub mod diagnose;
 pub mod enter;
 pub mod init;
+pub mod listeners;
 pub mod net;
 pub mod stdio;

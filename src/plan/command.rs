@@ -1,6 +1,7 @@
 //! What the command's process does to itself, and what is executed then: the
 //! second half of a plan, as pure data.
 
+use std::borrow::Cow;
 use std::ffi::CString;
 use std::path::PathBuf;
 
@@ -161,6 +162,16 @@ pub enum EnvValue {
     Ours(String),
     /// The caller's: never printed. No NUL byte.
     Callers(CString),
+    /// Where the broker is: `http://127.0.0.1:PORT` and a path. Known when the
+    /// command's process executes.
+    BrokerUrl {
+        /// The port that was asked for; 0: the kernel picks.
+        port: u16,
+        /// The path, with its slash, or nothing.
+        path: &'static str,
+    },
+    /// The token that the broker asks for: made for the run, and never printed.
+    BrokerToken,
 }
 
 impl std::fmt::Debug for EnvVar {
@@ -171,16 +182,24 @@ impl std::fmt::Debug for EnvVar {
 
 impl EnvValue {
     /// The value, or that it isn't shown.
-    pub fn shown(&self) -> &str {
+    pub fn shown(&self) -> Cow<'_, str> {
         match self {
-            EnvValue::Ours(value) => value,
-            EnvValue::Callers(_) => "(not shown)",
+            EnvValue::Ours(value) => value.into(),
+            EnvValue::Callers(_) => "(not shown)".into(),
+            EnvValue::BrokerUrl { port: 0, path } => format!("http://127.0.0.1:PORT{path}").into(),
+            EnvValue::BrokerUrl { port, path } => broker_url(*port, path).into(),
+            EnvValue::BrokerToken => "(made for the run)".into(),
         }
     }
 }
 
+/// Where the command finds the broker. By number, since a name would have to be looked up.
+pub fn broker_url(port: u16, path: &str) -> String {
+    format!("http://127.0.0.1:{port}{path}")
+}
+
 fn redacted<S: Serializer>(value: &EnvValue, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(value.shown())
+    to.serialize_str(&value.shown())
 }
 
 fn lossy_list<S: Serializer>(list: &[CString], to: S) -> Result<S::Ok, S::Error> {

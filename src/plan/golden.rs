@@ -6,8 +6,11 @@ use std::path::PathBuf;
 
 use super::command::{EnvValue, EnvVar, LandlockMode};
 use super::step::{Identity, Ids, Inode, Plan, Route};
+use crate::broker::provider::Provider;
+use crate::broker::upstream::{proxy::Proxy, url::Upstream};
+use crate::broker::{self, Config};
 use crate::host::{Host, Masks, SystemDir, SystemShape};
-use crate::policy::{CloneMode, GitCovers, Granted, GrantedKind, OutDir, Policy};
+use crate::policy::{BrokerPolicy, CloneMode, GitCovers, Granted, GrantedKind, OutDir, Policy};
 
 fn inode(ino: u64) -> Inode {
     Inode { dev: 2049, ino }
@@ -67,6 +70,7 @@ fn policy() -> Policy {
         out_dir: None,
         ro_files: Vec::new(),
         uds: None,
+        broker: None,
         sockets: Vec::new(),
         env: Vec::new(),
         term: None,
@@ -139,6 +143,39 @@ fn root_plan() -> Plan {
     super::make(&policy, &host(Route::Root), identity)
 }
 
+/// The one with a port of the kernel's choice, the other with a port below 1024.
+fn broker_plan(route: Route) -> Plan {
+    let (provider, shim_port, routes) = match route {
+        Route::User => (Provider::Anthropic, 0, vec![]),
+        Route::Root => (Provider::Custom, 80, vec!["POST /v2/x"]),
+    };
+    let added = routes.into_iter().map(broker::route::Route::judge);
+    let mut policy = policy();
+    policy.broker = Some(BrokerPolicy {
+        config: Config {
+            provider,
+            auth: None,
+            upstream: Upstream::judge("https://api.example.com/gw").expect("a URL"),
+            roots: Vec::new(),
+            proxy: Proxy::default(),
+            routes: added.collect::<Result<_, _>>().expect("routes"),
+        },
+        shim_port,
+    });
+    // The caller's own word wins.
+    policy.env = vec![EnvVar {
+        name: "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC".to_owned(),
+        value: EnvValue::Callers(c"0".into()),
+    }];
+    let identity = Identity {
+        route,
+        host: ids(1000),
+        inside: ids(1000),
+        groups: Vec::new(),
+    };
+    super::make(&policy, &host(route), identity)
+}
+
 fn compare(name: &str, found: &str) {
     // By cargo's variable where it is set: the tests may run far from where they were built.
     let root = std::env::var_os("CARGO_MANIFEST_DIR")
@@ -166,6 +203,14 @@ fn golden_user() {
 fn golden_root() {
     compare("root.txt", &root_plan().to_string());
     compare("root.json", &json(&root_plan()));
+}
+
+#[test]
+fn golden_broker() {
+    let user = broker_plan(Route::User);
+    compare("broker-user.txt", &user.to_string());
+    compare("broker-user.json", &json(&user));
+    compare("broker-root.txt", &broker_plan(Route::Root).to_string());
 }
 
 #[test]

@@ -111,7 +111,7 @@ pub(super) fn build(
     identity: &Identity,
     granted: &[Place],
 ) -> (Vec<Build>, Vec<Standing>) {
-    let mut layout = Layout::new();
+    let mut layout = Layout::new(policy.broker.as_ref().map(|broker| broker.shim_port));
     layout.system(host);
     layout.devices();
     layout.proc(host);
@@ -130,7 +130,7 @@ pub(super) fn build(
             layout.alias(alias, &place.bind.target);
         }
     }
-    layout.finish()
+    layout.finish(policy.broker.is_some())
 }
 
 /// Steps under way, and what stands so far.
@@ -142,7 +142,8 @@ struct Layout {
 }
 
 impl Layout {
-    fn new() -> Layout {
+    /// Up to an empty root. With a broker, its shim listens on `shim_port`.
+    fn new(shim_port: Option<u16>) -> Layout {
         let mut layout = Layout {
             steps: Vec::new(),
             standing: Vec::new(),
@@ -154,12 +155,14 @@ impl Layout {
             },
             Build::SessionKeyring,
             Build::LoopbackUp,
-            Build::Root(Tmpfs {
-                size: "1m".to_owned(),
-                inodes: 8192,
-                mode: 0o755,
-            }),
         ]);
+        let listener = shim_port.map(|port| Build::ShimListener { port });
+        layout.steps.extend(listener);
+        layout.steps.push(Build::Root(Tmpfs {
+            size: "1m".to_owned(),
+            inodes: 8192,
+            mode: 0o755,
+        }));
         layout.made.push("/".into());
         layout.stand(Path::new("/"), Access::Ro, false);
         layout.file(Path::new(CANARY));
@@ -262,8 +265,15 @@ impl Layout {
         }
     }
 
-    fn finish(mut self) -> (Vec<Build>, Vec<Standing>) {
+    /// The broker's socket comes after the pivot, where its path is its path, and
+    /// before the seal, after which nothing can be made beside it.
+    fn finish(mut self, with_broker: bool) -> (Vec<Build>, Vec<Standing>) {
         self.steps.push(Build::Pivot);
+        if with_broker {
+            let path = BROKER_SOCKET.into();
+            self.steps.push(Build::BrokerSocket { path });
+            self.steps.push(Build::HandOut);
+        }
         self.steps.push(Build::Seal { path: "/".into() });
         self.steps.push(Build::DropCapabilities);
         (self.steps, self.standing)

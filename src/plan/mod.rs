@@ -12,9 +12,11 @@ pub mod step;
 
 use std::path::{Path, PathBuf};
 
+use crate::broker::provider::VariableValue;
+use crate::broker::route::Routes;
 use crate::confine::{landlock, seccomp};
 use crate::host::Host;
-use crate::policy::{CloneMode, OutDir, Policy};
+use crate::policy::{BrokerPolicy, CloneMode, OutDir, Policy};
 
 use command::{
     Check, Confine, EnvValue, EnvVar, Exec, Grant, Landlock, LandlockRule, Limit, Resource, Seccomp,
@@ -39,7 +41,7 @@ pub const HOME: &str = "/home/agent";
 /// doesn't: the self-check tries it.
 pub const CANARY: &str = "/.groom-ns-canary";
 
-/// Where somebody else's broker is reached.
+/// Where a broker is reached, ours or the caller's own.
 pub const BROKER_SOCKET: &str = "/run/broker.sock";
 
 /// Orders the steps of a run.
@@ -60,6 +62,7 @@ pub fn make(policy: &Policy, host: &Host, identity: Identity) -> Plan {
         namespaces: NAMESPACES.to_vec(),
         build,
         mounts,
+        broker: policy.broker.as_ref().map(broker),
         confine: Confine {
             umask: 0o022,
             limits: limits(),
@@ -70,7 +73,8 @@ pub fn make(policy: &Policy, host: &Host, identity: Identity) -> Plan {
                 rules: if abi == 0 {
                     Vec::new()
                 } else {
-                    landlock_rules(host, &granted, policy.uds.is_some())
+                    let with_socket = policy.uds.is_some() || policy.broker.is_some();
+                    landlock_rules(host, &granted, with_socket)
                 },
             },
             seccomp: Seccomp {
@@ -135,6 +139,19 @@ fn make_out_dir(policy: &Policy, identity: &Identity) -> Option<MakeDir> {
             },
         }),
         _ => None,
+    }
+}
+
+/// What may be shown of the broker.
+fn broker(asked: &BrokerPolicy) -> step::Broker {
+    let config = &asked.config;
+    step::Broker {
+        provider: config.provider.name(),
+        upstream: config.upstream.to_string(),
+        routes: Routes::of(config.provider, config.routes.clone())
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
     }
 }
 
@@ -216,7 +233,8 @@ fn self_check(policy: &Policy, abi: u32) -> Vec<Check> {
     checks
 }
 
-/// HOME, PATH, TERM, and the caller's `--env`s, which win; nothing else.
+/// HOME, PATH, TERM, what leads to the broker, and the caller's `--env`s, which
+/// win; nothing else.
 fn environment(policy: &Policy) -> Vec<EnvVar> {
     let term = policy.term.as_deref().unwrap_or("dumb");
     let ours = [
@@ -224,13 +242,29 @@ fn environment(policy: &Policy) -> Vec<EnvVar> {
         ("PATH", "/usr/local/bin:/usr/bin:/bin"),
         ("TERM", term),
     ];
+    let ours = ours.map(|(name, value)| EnvVar {
+        name: name.to_owned(),
+        value: EnvValue::Ours(value.to_owned()),
+    });
+    let brokers = policy.broker.iter().flat_map(broker_variables);
     let is_overridden = |name: &str| policy.env.iter().any(|var| var.name == name);
     ours.into_iter()
-        .filter(|(name, _)| !is_overridden(name))
-        .map(|(name, value)| EnvVar {
-            name: name.to_owned(),
-            value: EnvValue::Ours(value.to_owned()),
-        })
+        .chain(brokers)
+        .filter(|var| !is_overridden(&var.name))
         .chain(policy.env.iter().cloned())
         .collect()
+}
+
+/// What clients of the API look for.
+fn broker_variables(asked: &BrokerPolicy) -> impl Iterator<Item = EnvVar> {
+    let port = asked.shim_port;
+    let variables = asked.config.provider.variables().iter();
+    variables.map(move |variable| EnvVar {
+        name: variable.name.to_owned(),
+        value: match variable.value {
+            VariableValue::BaseUrl(path) => EnvValue::BrokerUrl { port, path },
+            VariableValue::Token => EnvValue::BrokerToken,
+            VariableValue::Fixed(value) => EnvValue::Ours(value.to_owned()),
+        },
+    })
 }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::command::Check;
-use super::step::{Access, Bind, Build, Kind, Plan, Tmpfs};
+use super::step::{Access, Bind, Broker, Build, Kind, Plan, Tmpfs};
 use crate::refusal::shown;
 
 impl Display for Plan {
@@ -17,6 +17,10 @@ impl Display for Plan {
         lines.heading("pid 1 of the jail")?;
         for step in &self.build {
             lines.line(&step.to_string())?;
+        }
+        if let Some(broker) = &self.broker {
+            lines.heading("the supervisor, while the command's process confines itself")?;
+            broker.show(&mut lines)?;
         }
         lines.heading("pid 1, while the command's process confines itself")?;
         lines.line(&format!(
@@ -66,7 +70,11 @@ impl Plan {
             } else {
                 "; the caller's groups stay"
             },
-        ))
+        ))?;
+        if self.broker.is_some() {
+            lines.line("become non-dumpable, since it will hold the key")?;
+        }
+        Ok(())
     }
 
     fn command(&self, lines: &mut Lines) -> fmt::Result {
@@ -129,12 +137,30 @@ impl Plan {
     }
 }
 
+impl Broker {
+    fn show(&self, lines: &mut Lines) -> fmt::Result {
+        lines.line("read the key")?;
+        let Broker {
+            provider, upstream, ..
+        } = self;
+        lines.line(&format!("serve {provider} on both listeners: {upstream}"))?;
+        for route in &self.routes {
+            writeln!(lines.f, "        forward   {route}")?;
+        }
+        Ok(())
+    }
+}
+
 impl Display for Build {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Build::Hostname { name } => write!(f, "sethostname {name}"),
             Build::SessionKeyring => f.write_str("join a fresh session keyring"),
             Build::LoopbackUp => f.write_str("raise lo over netlink"),
+            Build::ShimListener { port: 0 } => {
+                f.write_str("listen on 127.0.0.1, on a port of the kernel's choice")
+            }
+            Build::ShimListener { port } => write!(f, "listen on 127.0.0.1:{port}"),
             Build::Root(tmpfs) => write!(f, "make the root: {tmpfs}"),
             Build::Dir { path } => write!(f, "folder {}", shown(path)),
             Build::File { path } => write!(f, "file {}", shown(path)),
@@ -160,6 +186,8 @@ impl Display for Build {
             Build::NoUserNamespaces => f.write_str("set user.max_user_namespaces to 0 in the jail"),
             Build::ReadOnly { path } => write!(f, "make {} read-only", shown(path)),
             Build::Pivot => f.write_str("pivot_root into the new root, detach the host's"),
+            Build::BrokerSocket { path } => write!(f, "listen on {}, mode 0600", shown(path)),
+            Build::HandOut => f.write_str("hand both listeners to the supervisor, keep neither"),
             Build::Seal { path } => write!(f, "make the tmpfs on {} read-only", shown(path)),
             Build::DropCapabilities => f.write_str("empty all five capability sets"),
         }

@@ -23,6 +23,8 @@ pub struct Plan {
     /// What pid 1 finds in the mount table, each and no other, while the command's
     /// process confines itself; before it has, the command doesn't run.
     pub mounts: Vec<Standing>,
+    /// What the supervisor becomes once it has the listeners, and before it says go.
+    pub broker: Option<Broker>,
     /// What the command's process does to itself, in order.
     pub confine: Confine,
     /// What is executed then.
@@ -152,6 +154,12 @@ pub enum Build {
     SessionKeyring,
     /// `lo` is raised over netlink (`rtnetlink(7)`, `RTM_NEWLINK`).
     LoopbackUp,
+    /// A listener on 127.0.0.1 for the broker: of the jail's network namespace,
+    /// since it is made there (socket(2)).
+    ShimListener {
+        /// 0: the kernel picks.
+        port: u16,
+    },
     /// The tmpfs that becomes `/`.
     Root(Tmpfs),
     /// A directory on a tmpfs made here.
@@ -220,6 +228,13 @@ pub enum Build {
     },
     /// `pivot_root(".", ".")`, then the old root is detached.
     Pivot,
+    /// A UNIX socket of mode 0600 that listens for the broker (unix(7)).
+    BrokerSocket {
+        /// Where.
+        path: PathBuf,
+    },
+    /// Both listeners go to the supervisor (unix(7), SCM_RIGHTS), and pid 1 keeps none.
+    HandOut,
     /// A tmpfs made here becomes read-only.
     Seal {
         /// Where.
@@ -227,6 +242,18 @@ pub enum Build {
     },
     /// Every capability set of pid 1 is emptied.
     DropCapabilities,
+}
+
+/// The key broker of a run, as far as it may be shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Broker {
+    /// The API, as `--broker` names it.
+    pub provider: &'static str,
+    /// The URL that every request goes to.
+    pub upstream: String,
+    /// All that it forwards, the provider's own routes and those of `--allow-route`:
+    /// `METHOD /path`.
+    pub routes: Vec<String>,
 }
 
 /// A mount as it must stand in the end. A tree brings along what the host has

@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use crate::plan::command::{EnvValue, EnvVar};
 use crate::refusal::{Reason, Refusal};
 
+const FLAG: &str = "--env";
+
 /// Judges `--env`: `KEY=VALUE`, or `KEY` with the value that `own` finds in
 /// groom-ns's environment. Of two with one name the later wins, at its place.
 pub(crate) fn judge(
@@ -15,9 +17,9 @@ pub(crate) fn judge(
     let mut vars: Vec<EnvVar> = Vec::with_capacity(typed.len());
     for one in typed {
         let (name, value) = match split(one) {
-            (name, Some(value)) => (valid_name(name)?, value.to_owned()),
+            (name, Some(value)) => (valid_name(FLAG, name)?, value.to_owned()),
             (name, None) => {
-                let name = valid_name(name)?;
+                let name = valid_name(FLAG, name)?;
                 let value = own(OsStr::new(name)).ok_or_else(|| {
                     refusal(name).remedy(format!(
                         "it isn't set in groom-ns's own environment: set it, or give --env {name}=VALUE"
@@ -50,7 +52,7 @@ fn split(typed: &OsStr) -> (&OsStr, Option<&OsStr>) {
 
 /// A name that every shell and libc takes. What was typed isn't repeated in the
 /// refusal: it may be a secret that lost its name.
-fn valid_name(name: &OsStr) -> Result<&str, Refusal> {
+pub(super) fn valid_name<'n>(flag: &str, name: &'n OsStr) -> Result<&'n str, Refusal> {
     let bytes = name.as_bytes();
     let head = bytes
         .first()
@@ -60,13 +62,17 @@ fn valid_name(name: &OsStr) -> Result<&str, Refusal> {
         .all(|b| b.is_ascii_alphanumeric() || *b == b'_');
     match (head && tail).then(|| name.to_str()).flatten() {
         Some(name) => Ok(name),
-        None => Err(refusal("(not shown)")
-            .remedy("give KEY=VALUE or KEY, with a KEY of letters, digits and `_`")),
+        None => Err(Refusal::new(Reason::Usage, format!("read {flag}"))
+            .about("(not shown)")
+            .remedy(match flag {
+                FLAG => "give KEY=VALUE or KEY, with a KEY of letters, digits and `_`",
+                _ => "give the name of a variable: letters, digits and `_`",
+            })),
     }
 }
 
 fn refusal(name: &str) -> Refusal {
-    Refusal::new(Reason::Usage, "read --env").about(name)
+    Refusal::new(Reason::Usage, format!("read {FLAG}")).about(name)
 }
 
 /// Judges the command: not empty, no NUL byte.
@@ -98,7 +104,7 @@ mod tests {
             .into_iter()
             .map(|var| match var.value {
                 EnvValue::Callers(value) => (var.name, value),
-                EnvValue::Ours(value) => panic!("{value}"),
+                other => panic!("{}", other.shown()),
             })
             .collect())
     }

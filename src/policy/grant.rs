@@ -178,7 +178,7 @@ fn missing_out_dir(
 
 /// Parent and last component of a path by its text; none for `.`, `..`, `/` and
 /// the empty path, which name no new folder.
-fn split_last(typed: &Path) -> Option<(&Path, OsString)> {
+pub(crate) fn split_last(typed: &Path) -> Option<(&Path, OsString)> {
     let bytes = typed.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/')? + 1;
     let start = bytes[..end]

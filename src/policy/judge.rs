@@ -1,5 +1,5 @@
 //! The judgement, in order: what was typed, where it lies, what lies in it, and
-//! last of all whether the broker answers.
+//! last of all whether the broker answers, or where its key comes from.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -9,11 +9,14 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
+use super::broker::Ground;
 use super::grant::{Candidate, Role, existing, out_dir};
 use super::paths::{Start, resolve};
 use super::survey::{Ask, Found, walk};
-use super::{CloneMode, GitCovers, Granted, GrantedKind, Held, OutDir, Policy};
-use super::{env, git, landlock, location, overlap, places, submounts, uds};
+use super::{
+    CloneMode, GitCovers, Granted, GrantedKind, Held, Judged, Kept, OutDir, Policy, Supplies,
+};
+use super::{broker, env, git, landlock, location, overlap, places, submounts, uds};
 use crate::cli;
 use crate::host::Host;
 use crate::mountinfo::{self, Mount};
@@ -48,16 +51,19 @@ impl Caller {
 /// Judges a run: everything it needs is there, of the right kind, and may be
 /// given. Nothing is made or changed; a socket of `--uds` is connected to.
 ///
-/// The descriptors in [`Held`] are the caller's to keep until the jail stands.
+/// The descriptors in [`Held`] are the caller's to keep until the jail stands. There
+/// are [`Supplies`] where the policy has a broker.
 ///
 /// # Errors
-/// `usage`, `path`, `overlap`, `git`, `socket`, `owner`, `landlock`, `proc`.
-pub fn judge(run: &cli::Run, host: &Host) -> Result<(Policy, Held), Refusal> {
-    judge_for(&Caller::here(), run, host)
+/// `usage`, `path`, `overlap`, `git`, `socket`, `owner`, `landlock`, `proc`, `key`,
+/// `broker`.
+pub fn judge(run: &cli::Run, host: &Host, kept: Kept) -> Result<Judged, Refusal> {
+    judge_for(&Caller::here(), run, host, kept)
 }
 
-fn judge_for(caller: &Caller, run: &cli::Run, host: &Host) -> Result<(Policy, Held), Refusal> {
+fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result<Judged, Refusal> {
     let argv = env::argv(&run.command)?;
+    broker::not_handed_over(run)?;
     let vars = env::judge(&run.env, caller.env)?;
     let landlock = landlock::judge(run.landlock, host.landlock)?;
     let writable = run.clone_mode == cli::CloneMode::RwGitRo;
@@ -72,6 +78,8 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host) -> Result<(Policy, He
     let table = mount_table()?;
     submounts::judge(&all, host.route, &table)?;
     location::judge(&all, writable, host, &table)?;
+    let ground = Ground::of_run(&caller.cwd, &all, host, &table);
+    let broker = broker::judge(run, &ground, caller.env)?;
 
     let surveyed = survey(&all, writable, host, &table)?;
     if let Some(covers) = &surveyed.covers {
@@ -80,6 +88,15 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host) -> Result<(Policy, He
     for found in all.iter().filter(|found| found.role == Role::Uds) {
         uds::probe(&found.fd, &found.granted.path)?;
     }
+
+    let (broker, supplies) = match broker {
+        Some((policy, log)) => {
+            let wait = run.plan.is_none();
+            let key = broker::key(&run.broker_args.key, kept.key, &ground, wait)?;
+            (Some(policy), Some(Supplies { key, log }))
+        }
+        None => (None, None),
+    };
 
     let given = sort(all);
     let policy = Policy {
@@ -91,6 +108,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host) -> Result<(Policy, He
         out_dir: given.out_dir,
         ro_files: given.ro_files,
         uds: given.uds,
+        broker,
         sockets: surveyed.sockets.into_iter().collect(),
         env: vars,
         term: term(caller),
@@ -98,7 +116,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host) -> Result<(Policy, He
         landlock,
         allow_ptrace: run.allow_ptrace,
     };
-    Ok((policy, given.held))
+    Ok((policy, given.held, supplies))
 }
 
 /// One reading for all that is judged by it.

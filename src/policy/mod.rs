@@ -1,6 +1,7 @@
 //! What the caller asked for, judged. The only place where input is judged:
 //! everything here is canonical, and its identity taken.
 
+mod broker;
 mod env;
 pub mod git;
 mod git_dir;
@@ -15,9 +16,10 @@ mod places;
 mod submounts;
 mod survey;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod uds;
 
+pub use broker::{BrokerPolicy, Kept, LogFile, Supplies, judge_alone};
 pub use judge::judge;
 
 use std::collections::BTreeMap;
@@ -41,6 +43,8 @@ pub struct Policy {
     pub ro_files: Vec<Granted>,
     /// A listening broker for `/run/broker.sock`.
     pub uds: Option<Granted>,
+    /// A broker of the run's own; never beside `uds`.
+    pub broker: Option<BrokerPolicy>,
     /// UNIX sockets that lie in granted folders, to be covered: landlock before
     /// ABI 9 can't keep the command from connecting to them.
     pub sockets: Vec<PathBuf>,
@@ -119,3 +123,6 @@ pub enum OutDir {
 /// path; a missing out-dir's is its parent's. Held, so that no inode number is
 /// used again while the jail is built. Owned by the supervisor and its fork.
 pub type Held = BTreeMap<PathBuf, OwnedFd>;
+
+/// What a judgement brings: the policy, and beside it what can't be data.
+pub type Judged = (Policy, Held, Option<Supplies>);

@@ -294,7 +294,8 @@ pub(crate) fn clean(path: &Path) -> PathBuf {
 }
 
 impl Fault {
-    fn of(errno: Errno, at: &Path) -> Fault {
+    /// With the remedy that the errno tells.
+    pub(crate) fn of(errno: Errno, at: &Path) -> Fault {
         let remedy = match errno {
             Errno::ENOENT => "check the path: it isn't there",
             Errno::EACCES => {

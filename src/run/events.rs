@@ -7,24 +7,33 @@ use std::pin::pin;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sys::wait::waitpid;
 use nix::unistd::{dup2_stdin, dup2_stdout};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::broker::TASKS_A_TURN;
+use crate::broker::key::Key;
+use crate::broker::key_source::LineReader;
+use crate::broker::serve::Service;
 use crate::ns::channel::{Channel, FromJail, ToJail};
+use crate::ns::listeners::Listening;
 use crate::ns::stdio::Pump;
-use crate::refusal::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Reason, Refusal};
+use crate::plan::command::Exec;
+use crate::plan::step::Inode;
+use crate::refusal::{Reason, Refusal};
 use crate::say;
 use crate::sys::process::pidfd_send_signal;
 use crate::sys::watch::watch;
 
+use super::door::Door;
+use super::end::{End, Phase};
 use super::pump::{self, Input};
-use super::{Jail, setup, signal_name};
+use super::{Jail, setup};
 
 /// The exit code where the command ended well but its output couldn't be written.
 const OUTPUT_LOST: i32 = 1;
@@ -35,17 +44,6 @@ const TELLS_TO_END: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc:
 /// How long such a reader has, from the command's end on.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// How far the jail is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Pid 1 builds; the command doesn't exist.
-    Building,
-    /// The command's process confines itself.
-    Confining,
-    /// execve(2) was called.
-    Running,
-}
-
 /// Waits for the end of the run and says its exit code.
 pub(super) fn supervise(
     mut jail: Jail,
@@ -53,86 +51,21 @@ pub(super) fn supervise(
     signals: &SignalFd,
     caller: Option<OwnedFd>,
     pumps: Vec<Pump>,
+    door: Option<(Door, &Exec)>,
 ) -> Result<u8, Refusal> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
+        .event_interval(TASKS_A_TURN)
         .build()
         .map_err(|error| failed("make the event loop", &error))?;
     runtime.block_on(async {
         let mut events = Events::watch(&jail, channel, signals, caller)?;
-        let end = events.until_the_end(&mut jail, channel, pumps).await?;
+        let end = events
+            .until_the_end(&mut jail, channel, pumps, door)
+            .await?;
         end.code()
     })
-}
-
-/// How a run ended.
-enum End {
-    /// The command or its process said so, or a step refused.
-    Said(FromJail),
-    /// Pid 1 is gone and said nothing.
-    Silent(Phase, WaitStatus),
-    /// This signal came when there was no command to pass it to.
-    Signal(Phase, i32),
-    /// The process that started groom-ns is gone.
-    Abandoned(Phase),
-}
-
-impl End {
-    fn code(self) -> Result<u8, Refusal> {
-        match self {
-            End::Said(FromJail::Exited(code)) => Ok(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-            End::Said(FromJail::Killed(signal)) | End::Signal(Phase::Running, signal) => {
-                Ok(killed_by(signal))
-            }
-            End::Said(FromJail::NotExecuted { program, errno }) => {
-                let errno = Errno::from_raw(errno);
-                let what = errno.desc();
-                say::note(format_args!("cannot execute {program}: {errno:?} ({what})"));
-                Ok(if matches!(errno, Errno::ENOENT | Errno::ENOTDIR) {
-                    EXIT_NOT_FOUND
-                } else {
-                    EXIT_NOT_EXECUTABLE
-                })
-            }
-            End::Said(FromJail::Refused(refusal)) => Err(refusal),
-            End::Signal(_, signal) => Err(Refusal::new(
-                Reason::Setup,
-                "a signal came before the command ran",
-            )
-            .about(signal_name(signal))),
-            End::Abandoned(Phase::Running) => {
-                say::note("the process that started it is gone: the jail was killed");
-                Ok(killed_by(libc::SIGKILL))
-            }
-            End::Abandoned(_) => Err(Refusal::new(
-                Reason::Setup,
-                "the process that started groom-ns is gone",
-            )),
-            // Neither is an end: until_the_end goes on after them.
-            End::Said(FromJail::Ready | FromJail::Executing) => {
-                Err(Refusal::new(Reason::Setup, "an end out of order"))
-            }
-            End::Silent(Phase::Running, status) => {
-                let signal = if let WaitStatus::Signaled(_, signal, _) = status {
-                    signal
-                } else {
-                    Signal::SIGKILL
-                };
-                say::note(format_args!("the jail was killed by {signal}"));
-                Ok(killed_by(signal as i32))
-            }
-            End::Silent(_, status) => Err(Refusal::new(
-                Reason::Setup,
-                "pid 1 of the jail ended before the command ran",
-            )
-            .about(format!("{status:?}"))),
-        }
-    }
-}
-
-fn killed_by(signal: i32) -> u8 {
-    u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
 /// The descriptors that say that something has happened.
@@ -143,6 +76,10 @@ struct Events<'run> {
     pending: &'run SignalFd,
     caller: Option<AsyncFd<OwnedFd>>,
     phase: Phase,
+    /// Who waits for the broker's listeners.
+    door: Option<oneshot::Sender<Listening>>,
+    /// Whether the broker is still being made; the command waits for it.
+    is_opening: bool,
     /// Whether the jail's side may still say something.
     is_open: bool,
     /// Whether a signal that ends most commands was passed on.
@@ -170,6 +107,8 @@ impl<'run> Events<'run> {
                 .transpose()
                 .map_err(failed("watch the caller"))?,
             phase: Phase::Building,
+            door: None,
+            is_opening: false,
             is_open: true,
             is_told_to_end: false,
         })
@@ -181,11 +120,20 @@ impl<'run> Events<'run> {
         jail: &mut Jail,
         channel: &Channel,
         pumps: Vec<Pump>,
+        door: Option<(Door, &Exec)>,
     ) -> Result<End, Refusal> {
         let (mut outputs, mut input) = start(pumps)?;
+        let (tell_line, line) = oneshot::channel();
+        let (tell_listeners, listeners) = oneshot::channel();
+        self.door = Some(tell_listeners);
+        self.is_opening = door.is_some();
+        let wanted = door.as_ref().is_some_and(|(door, _)| door.wants_line());
+        let opening = open(door, jail.peers, line, listeners);
+        let mut service = None;
         let mut is_short = false;
         let end = {
-            let mut feeding = pin!(feed(input.as_mut()));
+            let mut opening = pin!(opening);
+            let mut feeding = pin!(feed(input.as_mut(), wanted.then_some(tell_line)));
             let mut fed = false;
             let mut said = None;
             let mut end = None;
@@ -219,6 +167,11 @@ impl<'run> Events<'run> {
                         end = Some(last.map_or(End::Silent(self.phase, status), End::Said));
                         patience = self.is_told_to_end.then(|| Instant::now() + DRAIN);
                     }
+                    opened = &mut opening, if self.is_opening => {
+                        service = Some(opened?);
+                        self.is_opening = false;
+                        self.let_go(channel)?;
+                    }
                     ready = self.signals.readable() => {
                         ready.map_err(|error| failed("watch the signals", &error))?.clear_ready();
                         if let Some(end) = self.pass_on(jail) {
@@ -237,6 +190,10 @@ impl<'run> Events<'run> {
                 }
             }
         };
+        // Nobody is left to be answered; what is under way says how it ended.
+        if let Some(service) = service.filter(|_| jail.ended) {
+            let _ = timeout(DRAIN, service.drain()).await;
+        }
         if let Some(input) = input {
             input.give_back();
         }
@@ -252,15 +209,19 @@ impl<'run> Events<'run> {
     fn listen(&mut self, channel: &Channel) -> Result<Option<FromJail>, Refusal> {
         while self.is_open {
             match channel.try_receive::<FromJail>() {
-                Ok(Some(FromJail::Ready)) => {
-                    self.phase = Phase::Confining;
-                    match channel.send(&ToJail::Go) {
-                        Ok(()) | Err(Errno::EPIPE) => {}
-                        Err(errno) => return Err(setup("send")(errno)),
+                Ok(Some((FromJail::Listening, handed))) => {
+                    let listening = Listening::judge(handed)?;
+                    if let Some(door) = self.door.take() {
+                        // Refused meanwhile: the refusal is on its way here.
+                        let _ = door.send(listening);
                     }
                 }
-                Ok(Some(FromJail::Executing)) => self.phase = Phase::Running,
-                Ok(Some(end)) => return Ok(Some(end)),
+                Ok(Some((FromJail::Ready, _))) => {
+                    self.phase = Phase::Confining;
+                    self.let_go(channel)?;
+                }
+                Ok(Some((FromJail::Executing, _))) => self.phase = Phase::Running,
+                Ok(Some((end, _))) => return Ok(Some(end)),
                 Err(Errno::EAGAIN) => break,
                 // tokio keeps a hung-up descriptor ready for ever.
                 Ok(None) | Err(Errno::ECONNRESET) => self.is_open = false,
@@ -268,6 +229,17 @@ impl<'run> Events<'run> {
             }
         }
         Ok(None)
+    }
+
+    /// Lets the command start, once the jail stands and the broker answers.
+    fn let_go(&self, channel: &Channel) -> Result<(), Refusal> {
+        if self.phase != Phase::Confining || self.is_opening {
+            return Ok(());
+        }
+        match channel.send(&ToJail::Go) {
+            Ok(()) | Err(Errno::EPIPE) => Ok(()),
+            Err(errno) => Err(setup("send")(errno)),
+        }
     }
 
     /// Passes the pending signals on. Before the command runs and after it has
@@ -312,8 +284,20 @@ fn start(pumps: Vec<Pump>) -> Result<(Outputs, Option<Input>), Refusal> {
 }
 
 /// Moves the input, if there is any to be moved, and lets go of the caller's side,
-/// whose writer then sees that nobody reads. Says whether it was cut short.
-async fn feed(input: Option<&mut Input>) -> bool {
+/// whose writer then sees that nobody reads. Says whether it was cut short. `key`
+/// is told the input's first line, which isn't the command's.
+async fn feed(
+    input: Option<&mut Input>,
+    key: Option<oneshot::Sender<Result<Key, Refusal>>>,
+) -> bool {
+    if let Some(tell) = key {
+        let line = match &input {
+            Some(input) => input.key().await,
+            None => LineReader::new().and_then(LineReader::finish),
+        };
+        // Refused meanwhile: the refusal is on its way.
+        let _ = tell.send(line);
+    }
     let Some(input) = input else {
         return false;
     };
@@ -388,7 +372,20 @@ fn standard_fd(number: i32) -> BorrowedFd<'static> {
     }
 }
 
-fn failed(step: &'static str, error: &io::Error) -> Refusal {
+/// Makes the broker, if there is one to be made.
+async fn open(
+    door: Option<(Door, &Exec)>,
+    peers: Option<Inode>,
+    line: oneshot::Receiver<Result<Key, Refusal>>,
+    listeners: oneshot::Receiver<Listening>,
+) -> Result<Service, Refusal> {
+    match (door, peers) {
+        (Some((door, exec)), Some(peers)) => door.open(exec, peers, line, listeners).await,
+        _ => std::future::pending().await,
+    }
+}
+
+pub(super) fn failed(step: &'static str, error: &io::Error) -> Refusal {
     let refusal = Refusal::new(Reason::Setup, step);
     match error.raw_os_error() {
         Some(code) => refusal.errno(Errno::from_raw(code)),

@@ -1,43 +1,58 @@
 //! The supervisor's story, top to bottom. It has one thread, always.
 
+mod door;
+mod end;
 mod events;
+mod made;
 mod pump;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
+use nix::sys::prctl::set_dumpable;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::stat::{Mode, mkdirat};
 use nix::sys::wait::waitpid;
-use nix::unistd::{Gid, Pid, Uid, UnlinkatFlags, fchown, getppid, unlinkat};
+use nix::unistd::{Pid, getppid};
 use procfs::FromRead as _;
 
+use crate::broker::Config;
+use crate::broker::log::Log;
+use crate::broker::token::Token;
 use crate::mount::tree;
 use crate::ns::channel::{ToJail, pair};
 use crate::ns::init::{self, Inherited, PASSED_ON};
 use crate::ns::{enter, stdio::Stdio};
-use crate::plan::step::{Bind, Build, IdMap, Inode, MakeDir, Plan, Route};
-use crate::policy::Held;
+use crate::plan::step::{Bind, Build, IdMap, Inode, Plan, Route};
+use crate::policy::{Held, Supplies};
 use crate::refusal::{Reason, Refusal};
 use crate::sys::process::{Forked, pidfd_open, pidfd_send_signal};
 use crate::sys::signal::is_ignored;
 
+use door::Door;
+use made::{MadeDir, MadeLog};
+
 /// Carries out a plan. Returns the exit code that groom-ns ends with; an error
 /// means that the command has not run, and that nothing of the attempt is left.
-pub fn run(plan: &Plan, held: &Held, caller: Caller) -> Result<u8, Refusal> {
+/// `broker` is there if the plan has one.
+pub fn run(
+    plan: &Plan,
+    held: &Held,
+    caller: Caller,
+    broker: Option<(Config, Supplies)>,
+) -> Result<u8, Refusal> {
     // 1. What the command gets as descriptors 0 to 2.
     let mut stdio = Stdio::prepare(plan.identity.host)?;
-    // 2. The one thing that is made on the host, taken back if nothing runs.
+    // 2. What is made on the host, taken back if nothing runs.
     let made = plan
         .make_out_dir
         .as_ref()
         .map(|dir| MadeDir::make(dir, held))
         .transpose()?;
+    let (door, log) = broker.map(make_door).transpose()?.unzip();
     let made_inode = made.as_ref().map(|dir| dir.inode);
     // 3. Root opens the sources itself: the jail's processes may not reach them.
     let trees = match plan.identity.route {
@@ -50,8 +65,9 @@ pub fn run(plan: &Plan, held: &Held, caller: Caller) -> Result<u8, Refusal> {
     let strings = strings_in_memory()?;
     // 5. The fork. The child never comes back from `init::main`.
     let pumps = std::mem::take(&mut stdio.pumps);
-    let (pid, pidfd) = match enter::fork(&plan.namespaces)? {
+    let mut jail = match enter::fork(&plan.namespaces)? {
         Forked::Child => {
+            let token = door.map(|door| door.token.expose().to_owned());
             drop((channel, signals, caller, pumps));
             init::main(
                 plan,
@@ -60,27 +76,58 @@ pub fn run(plan: &Plan, held: &Held, caller: Caller) -> Result<u8, Refusal> {
                     stdio,
                     trees,
                     made: made_inode,
+                    token,
                     strings,
                 },
             )
         }
-        Forked::Parent(pid, pidfd) => (pid, pidfd),
+        Forked::Parent(pid, pidfd) => Jail {
+            pid,
+            pidfd,
+            peers: None,
+            ended: false,
+        },
     };
     drop((theirs, stdio, trees));
-    let jail = Jail {
-        pid,
-        pidfd,
-        ended: false,
-    };
     // 6. Its maps, which only a process outside may write.
     enter::write_maps(jail.pid, &plan.identity)?;
+    // 7. Whom the broker serves, while pid 1, which waits for the next line, is dumpable;
+    //    this process isn't from here on: none of the same user's reads the key in it.
+    if plan.broker.is_some() {
+        jail.peers = Some(enter::pid_namespace(jail.pid)?);
+        set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
+    }
     channel.send(&ToJail::Mapped).map_err(setup("send"))?;
-    // 7. From here on everything is an event, until the jail is gone.
-    let code = events::supervise(jail, &channel, &signals, caller.pidfd, pumps)?;
+    // 8. From here on everything is an event, until the jail is gone.
+    let door = door.map(|door| (door, &plan.exec));
+    let code = events::supervise(jail, &channel, &signals, caller.pidfd, pumps, door)?;
     if let Some(dir) = made {
         dir.keep();
     }
+    if let Some(Some(log)) = log {
+        log.keep();
+    }
     Ok(code)
+}
+
+/// What the broker is made of: its log is opened, and its token drawn.
+fn make_door((config, supplies): (Config, Supplies)) -> Result<(Door, Option<MadeLog>), Refusal> {
+    let token = Token::make(config.provider.token_prefix()).map_err(setup("getrandom"))?;
+    let (log, made) = match supplies.log {
+        Some(file) => {
+            let (fd, is_new) = file.open()?;
+            let inode = tree::inode(&fd).map_err(setup("fstat"))?;
+            (Log::to(fd), is_new.then(|| MadeLog::new(file, inode)))
+        }
+        None => (Log::default(), None),
+    };
+    let door = Door {
+        config,
+        key: supplies.key,
+        token,
+        log,
+    };
+    Ok((door, made))
 }
 
 /// Pid 1 of the jail. Dropped, it is killed and reaped: the kernel kills every
@@ -88,6 +135,8 @@ pub fn run(plan: &Plan, held: &Held, caller: Caller) -> Result<u8, Refusal> {
 struct Jail {
     pid: Pid,
     pidfd: OwnedFd,
+    /// The pid namespace that the broker's peers must live in, if there is a broker.
+    peers: Option<Inode>,
     ended: bool,
 }
 
@@ -106,80 +155,21 @@ impl Drop for Jail {
     }
 }
 
-/// An out-dir that was made for this run. Dropped, it is removed again; if it
-/// isn't empty by then, rmdir(2) leaves it alone.
-struct MadeDir<'held> {
-    parent: &'held OwnedFd,
-    path: &'held Path,
-    inode: Inode,
-    kept: bool,
-}
-
-impl<'held> MadeDir<'held> {
-    fn make(dir: &'held MakeDir, held: &'held Held) -> Result<Self, Refusal> {
-        let refuse = |call: &'static str| {
-            let path = dir.path.clone();
-            move |errno| {
-                Refusal::new(Reason::Path, "make the out-dir")
-                    .about(format!("{call} {}", crate::refusal::shown(&path)))
-                    .errno(errno)
-                    .remedy("give a folder that exists, or one whose parent you can write to")
-            }
-        };
-        let parent = held
-            .get(&dir.path)
-            .ok_or_else(|| refuse("openat")(Errno::ENOENT))?;
-        let name = Path::new(dir.path.file_name().unwrap_or_default());
-        mkdirat(parent, name, Mode::from_bits_truncate(0o755)).map_err(refuse("mkdirat"))?;
-        let mut made = MadeDir {
-            parent,
-            path: &dir.path,
-            inode: Inode { dev: 0, ino: 0 },
-            kept: false,
-        };
-        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let fd = openat(parent, name, flags, Mode::empty()).map_err(refuse("openat"))?;
-        made.inode = tree::inode(&fd).map_err(refuse("fstat"))?;
-        if let Some(owner) = dir.owner {
-            fchown(
-                &fd,
-                Some(Uid::from_raw(owner.uid)),
-                Some(Gid::from_raw(owner.gid)),
-            )
-            .map_err(refuse("fchown"))?;
-        }
-        Ok(made)
-    }
-
-    fn keep(mut self) {
-        self.kept = true;
-    }
-}
-
-impl Drop for MadeDir<'_> {
-    fn drop(&mut self) {
-        if !self.kept {
-            let name = Path::new(self.path.file_name().unwrap_or_default());
-            let _ = unlinkat(self.parent, name, UnlinkatFlags::RemoveDir);
-        }
-    }
-}
-
 /// The process that started groom-ns.
 pub struct Caller {
     pidfd: Option<OwnedFd>,
 }
 
 impl Caller {
-    /// Takes hold of it, if it can be seen from here: in a container's first process,
-    /// or one started from another pid namespace, it can't (getppid(2) is 0), and
-    /// its death has to be told by a signal. One that died before this call is not
-    /// to be known: the parent then is whoever adopts orphans.
+    /// Takes hold of `parent`, which getppid(2) named when this process started, if it
+    /// can be seen from here: in a container's first process, or one started from
+    /// another pid namespace, it can't (the number is 0), and its death has to be told
+    /// by a signal. One that died before getppid is not to be known: the parent then
+    /// is whoever adopts orphans.
     ///
     /// # Errors
     /// `setup`: it ended meanwhile, or an outer filter denies pidfd_open(2).
-    pub fn hold() -> Result<Caller, Refusal> {
-        let parent = getppid();
+    pub fn hold(parent: Pid) -> Result<Caller, Refusal> {
         if parent.as_raw() == 0 {
             return Ok(Caller { pidfd: None });
         }

@@ -11,7 +11,13 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::sys::process::{bytes_in_pipe, stdin};
-use crate::sys::watch::watch;
+use crate::sys::watch::{Descriptor, watch, watch_or_back};
+
+use crate::broker::key::Key;
+use crate::broker::key_source::LineReader;
+use crate::refusal::Refusal;
+
+use super::door;
 
 /// Bytes moved at a time; what a pipe holds.
 const CHUNK: usize = 64 * 1024;
@@ -25,28 +31,39 @@ const TERMINAL_CHUNK: usize = 256;
 
 /// One of the caller's descriptors. It is shared with other processes, so its
 /// O_NONBLOCK is left as it is: poll(2) is asked before every call instead.
-pub(super) enum Outer {
+pub(super) enum Outer<D: Descriptor> {
     /// A terminal, socket or pipe, which epoll(7) can watch.
-    Watched(AsyncFd<BorrowedFd<'static>>),
+    Watched(AsyncFd<D>),
     /// A regular file or the like, which is always ready.
-    Ready(BorrowedFd<'static>),
+    Ready(D),
 }
 
-impl Outer {
-    pub(super) fn new(fd: BorrowedFd<'static>, interest: Interest) -> io::Result<Outer> {
-        match watch(fd, interest) {
-            Ok(watched) => Ok(Outer::Watched(watched)),
+impl<D: Descriptor + AsFd> Outer<D> {
+    pub(super) fn new(fd: D, interest: Interest) -> io::Result<Outer<D>> {
+        watch_or_back(fd, interest).map(|made| match made {
+            Ok(watched) => Outer::Watched(watched),
             // What epoll refuses (EPERM) never blocks.
-            Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(Outer::Ready(fd)),
-            Err(error) => Err(error),
+            Err(fd) => Outer::Ready(fd),
+        })
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Outer::Watched(watched) => watched.get_ref().as_fd(),
+            Outer::Ready(fd) => fd.as_fd(),
         }
     }
 
-    fn fd(&self) -> BorrowedFd<'static> {
-        match self {
-            Outer::Watched(watched) => *watched.get_ref(),
-            Outer::Ready(fd) => *fd,
-        }
+    /// read(2), once there is something; 0 is the end.
+    pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.when(Interest::READABLE, || read(self.fd(), buffer))
+            .await
+    }
+
+    /// write(2), once there is room.
+    async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.when(Interest::WRITABLE, || write(self.fd(), bytes))
+            .await
     }
 
     /// Does `call` when poll(2) says that it won't block.
@@ -104,9 +121,7 @@ pub(super) async fn output(inner: OwnedFd, outer: BorrowedFd<'static>) -> io::Re
         let mut left = buffer.get(..length).unwrap_or_default();
         while !left.is_empty() {
             let chunk = left.get(..most.min(left.len())).unwrap_or_default();
-            let written = to
-                .when(Interest::WRITABLE, || write(to.fd(), chunk))
-                .await?;
+            let written = to.write(chunk).await?;
             left = left.get(written..).unwrap_or_default();
         }
     }
@@ -116,7 +131,7 @@ pub(super) async fn output(inner: OwnedFd, outer: BorrowedFd<'static>) -> io::Re
 pub(super) struct Input {
     /// Closed at the end of the input, so that the command sees it.
     inner: Option<AsyncFd<OwnedFd>>,
-    outer: Option<Outer>,
+    outer: Option<Outer<BorrowedFd<'static>>>,
     /// The command's end, where the caller's is a regular file: what is left in the
     /// pipe is given back. Elsewhere it isn't held, so that the command's closing it
     /// is seen.
@@ -143,6 +158,14 @@ impl Input {
         })
     }
 
+    /// The key, where it is the input's first line; nothing is read ahead of its end.
+    pub(super) async fn key(&self) -> Result<Key, Refusal> {
+        match &self.outer {
+            Some(outer) => door::key_line(outer).await,
+            None => LineReader::new()?.finish(),
+        }
+    }
+
     /// Runs until the caller's side ends, or the command's (EPIPE). It may be dropped
     /// at any await: what is pending then is known.
     pub(super) async fn pump(&mut self) -> io::Result<()> {
@@ -156,10 +179,7 @@ impl Input {
                 self.pending.drain(..written);
                 self.moved = self.moved.saturating_add(written);
             }
-            let from = outer.fd();
-            let length = outer
-                .when(Interest::READABLE, || read(from, &mut buffer))
-                .await?;
+            let length = outer.read(&mut buffer).await?;
             if length == 0 {
                 break;
             }

@@ -1,6 +1,23 @@
-//! Descriptors as a range.
+//! Descriptors by their number.
+
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 
 use nix::errno::Errno;
+
+/// Takes hold of a descriptor that this process was started with, and marks it as
+/// close-on-exec (`F_SETFD`, fcntl(2)). To be called once for a number, at
+/// start-up, with one that nothing else here has opened or owns.
+///
+/// # Errors
+/// `EBADF` where none of that number is open.
+pub fn inherited(number: RawFd) -> Result<OwnedFd, Errno> {
+    // SAFETY: three integers; the flags of a descriptor that isn't there are an error.
+    let answer = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    Errno::result(answer)?;
+    // SAFETY: the descriptor is open, as fcntl has just said, and nothing else in this
+    // process owns it: callers take each number once, before anything was opened.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
 
 /// Marks every descriptor from `first` up as close-on-exec (close_range(2),
 /// `CLOSE_RANGE_CLOEXEC`, Linux 5.11). None is closed before an `execve`.

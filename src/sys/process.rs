@@ -72,25 +72,19 @@ pub fn pidfd_send_signal(pidfd: impl AsFd, signal: libc::c_int) -> Result<()> {
     Errno::result(done).map(drop)
 }
 
-/// Closes every descriptor from `first` on: close_range(2).
-pub fn close_from(first: u32) -> Result<()> {
-    // SAFETY: callers do this where no owned descriptor from `first` on is
-    // alive in this process: at start-up, or right after a fork, before exit.
-    let done = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
-    Errno::result(done).map(drop)
-}
-
-/// Closes every descriptor from 3 on but `keep`, for a process of the jail that from
-/// then on uses nothing else: what the supervisor held open must not live as long
-/// as pid 1, nor count against the command's limit.
-pub fn close_all_but<const N: usize>(keep: [BorrowedFd; N]) -> Result<()> {
-    let mut keep = keep.map(|fd| fd.as_raw_fd().unsigned_abs());
+/// Closes every descriptor from 3 on but `keep`: at start-up what the caller left
+/// open, and in a process of the jail what it doesn't use from then on, which must
+/// not live as long as pid 1, nor count against the command's limit.
+pub fn close_all_but<'fd>(keep: impl IntoIterator<Item = BorrowedFd<'fd>>) -> Result<()> {
+    let keep = keep.into_iter().map(|fd| fd.as_raw_fd().unsigned_abs());
+    let mut keep: Vec<u32> = keep.collect();
     keep.sort_unstable();
     let mut first = 3;
     for fd in keep.into_iter().chain([u32::MAX]) {
         if fd > first {
-            // SAFETY: the caller uses no descriptor but `keep` any more, and ends
-            // with exit, which runs no destructor that would close one again.
+            // SAFETY: the caller uses no descriptor but `keep` any more. It has opened
+            // no other yet, or ends with exit, which runs no destructor that would
+            // close one again.
             let done = unsafe { libc::syscall(libc::SYS_close_range, first, fd - 1, 0) };
             Errno::result(done)?;
         }

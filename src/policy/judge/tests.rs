@@ -25,7 +25,9 @@ fn judged(temp: &TempDir, args: &[&str], host: &Host) -> Result<(Policy, Held), 
         env: |name| (name == "TERM").then(|| OsString::from("xterm")),
         terminal: true,
     };
-    judge_for(&caller, &run, host)
+    let (policy, held, supplies) = judge_for(&caller, &run, host, Kept::default())?;
+    assert_eq!(supplies.is_some(), policy.broker.is_some());
+    Ok((policy, held))
 }
 
 fn user() -> Host {
@@ -80,6 +82,19 @@ fn a_whole_run() {
 }
 
 #[test]
+fn a_run_with_a_broker() {
+    let temp = tree();
+    let args = ["--clone", "c", "--broker", "gemini", "--key-file", "f"];
+    let (policy, held) = judged(&temp, &args, &user()).expect("judged");
+    let broker = policy.broker.expect("a broker");
+    assert_eq!((broker.shim_port, policy.uds), (0, None));
+    assert!(
+        !held.contains_key(&temp.at("f")),
+        "it is none of the jail's"
+    );
+}
+
+#[test]
 fn refusals() {
     let temp = tree();
     temp.file("stale-not", "");
@@ -105,6 +120,24 @@ fn refusals() {
         (&["--clone", "c", "--uds", "none"], Reason::Socket),
         (&["--clone", "d", "--clone-mode", "rw-git-ro"], Reason::Git),
         (&["--clone", "c", "--env", "ABSENT"], Reason::Usage),
+        (
+            &["--clone", "c", "--broker", "openai", "--key-file", "l/out"],
+            Reason::Key,
+        ),
+        (
+            &[
+                "--clone",
+                "c",
+                "--out-dir",
+                "d/new",
+                "--broker",
+                "openai",
+                "--key-stdin",
+                "--broker-log",
+                "d/new",
+            ],
+            Reason::Broker,
+        ),
     ] {
         // As an ordinary user, "/usr/x" is refused before, since it can't be made.
         let early = args.contains(&"/usr/x") && !nix::unistd::geteuid().is_root();

@@ -1,0 +1,131 @@
+//! What was typed: strings only. Nothing here looks at the host or judges a
+//! path; that is `policy`'s work.
+
+mod broker;
+mod run;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::refusal::{Reason, Refusal, shown};
+
+pub use broker::{Broker, BrokerArgs, KeyArgs, Provider, Shim};
+pub use run::{CloneMode, Landlock, PlanFormat, Run};
+
+/// What the caller typed after `groom-ns`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `groom-ns run`.
+    Run(Box<Run>),
+    /// `groom-ns broker`.
+    Broker(Box<Broker>),
+    /// `groom-ns shim`.
+    Shim(Shim),
+    /// `--help` or `--version`: this text goes to stdout, and the exit code is 0.
+    Print(String),
+}
+
+impl Command {
+    /// Whether a refusal is to be printed as JSON.
+    pub fn json_errors(&self) -> bool {
+        match self {
+            Command::Run(run) => run.json_errors,
+            Command::Broker(broker) => broker.json_errors,
+            Command::Shim(shim) => shim.json_errors,
+            Command::Print(_) => false,
+        }
+    }
+}
+
+/// A command line that can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageError {
+    /// Reason `usage`.
+    pub refusal: Refusal,
+    /// `--json-errors` was among the arguments before `--`.
+    pub json: bool,
+}
+
+#[derive(Parser)]
+#[command(
+    name = "groom-ns",
+    version,
+    about = "Runs an untrusted command in a jail of Linux namespaces, or refuses.",
+    after_help = "Try: groom-ns run -- ls -la",
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Sub,
+}
+
+#[derive(Subcommand)]
+enum Sub {
+    Run(Box<Run>),
+    Broker(Box<Broker>),
+    Shim(Shim),
+}
+
+/// Reads a command line, the program's own name first.
+///
+/// # Errors
+/// [`UsageError`] with reason `usage` for whatever clap doesn't accept.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    match Cli::try_parse_from(&args) {
+        Ok(Cli { command }) => Ok(match command {
+            Sub::Run(run) => Command::Run(run),
+            Sub::Broker(broker) => Command::Broker(broker),
+            Sub::Shim(shim) => Command::Shim(shim),
+        }),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                Ok(Command::Print(error.to_string()))
+            }
+            _ => Err(UsageError {
+                refusal: refuse(&error, args.get(1)),
+                json: wants_json(&args),
+            }),
+        },
+    }
+}
+
+/// Looked for by hand: clap gives nothing back from a line that it can't read.
+fn wants_json(args: &[OsString]) -> bool {
+    args.iter()
+        .skip(1)
+        .take_while(|arg| *arg != "--")
+        .any(|arg| arg == "--json-errors")
+}
+
+/// The first paragraph of clap's message as one line, with the control
+/// characters of what was typed escaped.
+fn refuse(error: &clap::Error, subcommand: Option<&OsString>) -> Refusal {
+    let refusal = Refusal::new(Reason::Usage, "read the command line");
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return refusal
+            .about("no subcommand")
+            .remedy("try `groom-ns run -- CMD`, or see `groom-ns --help`");
+    }
+    let text = error.to_string();
+    let paragraph: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.is_empty())
+        .collect();
+    let line = paragraph.join(" ");
+    let line = line.strip_prefix("error: ").unwrap_or(&line);
+    refusal.about(shown(Path::new(line))).remedy(
+        match subcommand.and_then(|word| OsStr::to_str(word)) {
+            Some("broker") => "see `groom-ns broker --help`",
+            Some("shim") => "as in `groom-ns shim 8080 /run/broker.sock`",
+            _ => "the command follows `--`, as in `groom-ns run -- CMD`; see `groom-ns run --help`",
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests;

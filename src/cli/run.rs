@@ -1,0 +1,127 @@
+//! `groom-ns run`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::broker::{BrokerArgs, Provider};
+
+/// Run a command in the jail.
+///
+/// The command sees a read-only system (/usr, /etc), the clone, what --ro-file
+/// names, one writable folder if --out-dir names one, and private temporary
+/// folders: nothing else of this machine, and no network but for a key broker if
+/// --broker starts one. If any part of the jail can't be built, the command does
+/// not run and the exit code is 125.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(after_help = RUN_AFTER_HELP)]
+pub struct Run {
+    /// The checkout that the command works in, at the same path inside
+    /// [default: the current folder]
+    #[arg(long, value_name = "DIR")]
+    pub clone: Option<PathBuf>,
+
+    /// Whether the command may write to the clone
+    #[arg(long, value_name = "MODE", value_enum, default_value = "ro")]
+    pub clone_mode: CloneMode,
+
+    /// A folder that the command may write to, at the same path inside; made if
+    /// it isn't there
+    #[arg(long, value_name = "DIR")]
+    pub out_dir: Option<PathBuf>,
+
+    /// A file or folder that the command may read and execute, at its own path; may
+    /// be repeated
+    #[arg(long = "ro-file", value_name = "PATH")]
+    pub ro_files: Vec<PathBuf>,
+
+    /// A variable for the command; KEY alone takes the value from groom-ns's own
+    /// environment and so keeps it out of the process list; may be repeated
+    #[arg(long, value_name = "KEY=VALUE|KEY")]
+    pub env: Vec<OsString>,
+
+    /// The listening socket of a key broker, shown at /run/broker.sock; it must
+    /// answer `GET /healthz`
+    // Each by name: for a flag that conflicts clap asks for nothing else, --broker
+    // included.
+    #[arg(long, value_name = "SOCKET",
+          conflicts_with_all = ["broker", "broker-flags", "key", "shim_port", "broker_log"])]
+    pub uds: Option<PathBuf>,
+
+    /// Start a key broker for this API: the command reaches it at /run/broker.sock
+    /// and on a port of 127.0.0.1, and never sees the key
+    #[arg(long, value_name = "PROVIDER", value_enum, requires = "key")]
+    pub broker: Option<Provider>,
+
+    /// What a broker on its own takes too.
+    #[command(flatten)]
+    pub broker_args: BrokerArgs,
+
+    /// The broker's port inside [default: one that is free]
+    #[arg(long, value_name = "PORT", requires = "broker")]
+    pub shim_port: Option<u16>,
+
+    /// Append a line of JSON a request to this file; it may not lie in what the
+    /// command sees
+    #[arg(long, value_name = "FILE", requires = "broker")]
+    pub broker_log: Option<PathBuf>,
+
+    /// Whether the jail may stand without landlock
+    #[arg(long, value_name = "MODE", value_enum, default_value = "required")]
+    pub landlock: Landlock,
+
+    /// Let the command's processes trace each other (debuggers, LeakSanitizer)
+    #[arg(long)]
+    pub allow_ptrace: bool,
+
+    /// Print every step in order and exit; nothing is run, made or mounted
+    #[arg(long, value_name = "FORMAT", value_enum, num_args = 0..=1,
+          require_equals = true, default_missing_value = "text")]
+    pub plan: Option<PlanFormat>,
+
+    /// Print a refusal as one line of JSON
+    #[arg(long)]
+    pub json_errors: bool,
+
+    /// The command and its arguments, after `--`
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+const RUN_AFTER_HELP: &str = "\
+Exit codes: the command's own; 128+n if signal n ended it; 126 if it can't be
+executed, 127 if it isn't found, 125 if it did not run for any other reason.
+
+Examples:
+  groom-ns run -- make test
+  groom-ns run --clone-mode rw-git-ro --out-dir ../out -- ./agent
+  groom-ns run --broker anthropic --key-env ANTHROPIC_API_KEY -- ./agent
+  groom-ns run --plan -- true";
+
+/// `--clone-mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CloneMode {
+    /// Nothing of the clone can be written
+    Ro,
+    /// The worktree can be written, no `.git` or bare repository in it can
+    RwGitRo,
+}
+
+/// `--landlock`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Landlock {
+    /// Refuse where the kernel lacks it
+    Required,
+    /// Use what the kernel has, even nothing
+    BestEffort,
+}
+
+/// `--plan`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlanFormat {
+    /// A line a step
+    Text,
+    /// The same as data
+    Json,
+}

@@ -1,0 +1,110 @@
+//! What the jail shows, seen from the broker's own files: they must lie apart
+//! from it, by path and by place.
+
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use super::files::Flag;
+use crate::host::Host;
+use crate::mountinfo::Mount;
+use crate::policy::grant::{Candidate, Role};
+use crate::policy::location::Tree;
+use crate::policy::overlap::system;
+use crate::policy::paths::{Resolved, Start};
+use crate::refusal::Refusal;
+
+/// Where a broker's files are looked for, and what they may not lie in.
+pub(crate) struct Ground<'r> {
+    pub(super) cwd: &'r Result<Start, Errno>,
+    table: &'r [Mount],
+    shown: Vec<Shown>,
+}
+
+/// A part of the jail.
+struct Shown {
+    name: &'static str,
+    /// Its contents may be the command's word, of this run or one before.
+    untrusted: bool,
+    tree: Tree,
+}
+
+impl<'r> Ground<'r> {
+    /// Of a run with these places.
+    pub(crate) fn of_run(
+        cwd: &'r Result<Start, Errno>,
+        all: &[Candidate],
+        host: &Host,
+        table: &'r [Mount],
+    ) -> Ground<'r> {
+        let given = all.iter().map(|found| Shown {
+            name: found.role.flag(),
+            untrusted: matches!(found.role, Role::Clone | Role::OutDir),
+            tree: Tree::of(table, &found.granted.path),
+        });
+        let system = system(host).map(|(path, _)| Shown {
+            name: "the system's folders",
+            untrusted: false,
+            tree: Tree::of(table, &path),
+        });
+        Ground {
+            cwd,
+            table,
+            shown: given.chain(system).collect(),
+        }
+    }
+
+    /// Of a broker on its own, which knows no jail.
+    pub(super) fn alone(cwd: &'r Result<Start, Errno>) -> Ground<'r> {
+        Ground {
+            cwd,
+            table: &[],
+            shown: Vec::new(),
+        }
+    }
+
+    /// Whether there is a jail that could show something.
+    pub(super) fn has_jail(&self) -> bool {
+        !self.shown.is_empty()
+    }
+
+    /// Refuses a canonical path, there or not, that the command could see.
+    pub(super) fn unseen(&self, flag: Flag, path: &Path) -> Result<(), Refusal> {
+        self.apart(flag, path, |_| true)
+    }
+
+    /// Refuses a canonical path whose contents the command may have written.
+    pub(super) fn trusted(&self, flag: Flag, path: &Path) -> Result<(), Refusal> {
+        self.apart(flag, path, |shown| shown.untrusted)
+    }
+
+    fn apart(
+        &self,
+        flag: Flag,
+        path: &Path,
+        counts: impl Fn(&Shown) -> bool,
+    ) -> Result<(), Refusal> {
+        let mut places = self.shown.iter().filter(|shown| counts(shown));
+        match places.find(|shown| shown.tree.holds(self.table, path)) {
+            None => Ok(()),
+            Some(shown) => Err(flag.refusal("judge").path(path).remedy(format!(
+                "it lies in what the command sees ({}): keep it elsewhere",
+                shown.name
+            ))),
+        }
+    }
+
+    /// Refuses a path to which a link led that the command may have made: it would
+    /// have chosen the file.
+    pub(super) fn own_choice(&self, flag: Flag, found: &Resolved) -> Result<(), Refusal> {
+        for link in &found.followed {
+            let mut untrusted = self.shown.iter().filter(|shown| shown.untrusted);
+            if untrusted.any(|shown| shown.tree.holds(self.table, link)) {
+                return Err(flag.refusal("follow a link for").path(link).remedy(
+                    "the link lies in a tree that the command may have written: name its target instead",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
