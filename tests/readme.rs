@@ -255,30 +255,51 @@ fn the_reason_codes_are_all_there_are() {
     }
 }
 
-#[test]
-fn the_flags_are_all_there_are() {
-    let readme = readme();
-    let rows = table(&readme, "## The contract");
-    let mut listed: Vec<&str> = rows
+/// The flags in the first cells of the table beneath a heading.
+fn listed(readme: &str, heading: &str) -> Vec<String> {
+    let rows = table(readme, heading);
+    let mut listed: Vec<String> = rows
         .iter()
         .flat_map(|row| quoted(&row[0]))
         .filter_map(|flag| flag.split([' ', '=']).next())
+        .map(String::from)
         .collect();
     listed.sort_unstable();
     listed.dedup();
-    let line = ["groom-ns", "run", "--help"].map(Into::into);
+    listed
+}
+
+/// The flags that a subcommand takes.
+fn known(subcommand: &str) -> Vec<String> {
+    let line = ["groom-ns", subcommand, "--help"].map(Into::into);
     let Ok(groom_ns::cli::Command::Print(help)) = groom_ns::cli::parse(line) else {
         panic!("no help");
     };
-    let mut known: Vec<&str> = help
+    let mut known: Vec<String> = help
         .lines()
         .map(str::trim_start)
         .filter_map(|line| line.strip_prefix("-h, ").or(Some(line)))
         .filter(|line| line.starts_with("--") && !line.starts_with("--help"))
         .filter_map(|line| line.split([' ', '[', '=']).next())
+        .map(String::from)
         .collect();
     known.sort_unstable();
-    assert_eq!(listed, known);
+    known
+}
+
+#[test]
+fn the_flags_are_all_there_are() {
+    let readme = readme();
+    let of_run = known("run");
+    assert_eq!(listed(&readme, "## The contract"), of_run);
+    // What a broker takes as a run does is said there; `--json-errors` is in both.
+    let mut own = known("broker");
+    own.retain(|flag| flag == "--json-errors" || !of_run.contains(flag));
+    assert_eq!(
+        listed(&readme, "### The broker and the shim on their own"),
+        own
+    );
+    assert_eq!(known("shim"), ["--json-errors"]);
 }
 
 /// Every Rust file below a folder, by its path from the checkout.

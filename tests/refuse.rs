@@ -2,6 +2,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, missing_docs)]
 
+#[path = "refuse/broker.rs"]
+mod broker;
 mod common;
 #[path = "refuse/environment.rs"]
 mod environment;

@@ -5,11 +5,22 @@
 #![allow(dead_code, unused_imports, reason = "each test crate uses its part")]
 
 pub(crate) mod attack;
+pub(crate) mod broker;
+pub(crate) mod certificate;
+pub(crate) mod client;
+pub(crate) mod folder;
 pub(crate) mod host;
+pub(crate) mod http;
 pub(crate) mod jail;
+pub(crate) mod played;
+pub(crate) mod upstream;
 pub(crate) mod workspace;
 
 pub(crate) use attack::{Attack, assert_denied};
+pub(crate) use broker::Broker;
+pub(crate) use client::Client;
+pub(crate) use folder::Folder;
 pub(crate) use host::{is_root, path_str};
 pub(crate) use jail::{Jail, Run, finish};
+pub(crate) use upstream::Upstream;
 pub(crate) use workspace::Workspace;

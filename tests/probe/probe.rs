@@ -10,8 +10,12 @@
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used)]
 
 mod filter;
+mod http;
 mod life;
 mod look;
+#[path = "../common/http.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod message;
 mod net;
 mod procs;
 mod raw;
@@ -70,6 +74,10 @@ fn verb(args: &[&str]) -> Outcome {
         ["pids"] => Ok(procs::pids()),
         ["state"] => procs::state(),
         ["scan", masked] => Ok(scan::needle(masked, &procs::visible())),
+        ["scan-pids", masked, pids @ ..] => {
+            let pids: Vec<u32> = pids.iter().map(|pid| pid.parse().expect("a pid")).collect();
+            Ok(scan::needle(masked, &pids))
+        }
         ["scan-self", masked] => Ok(scan::needle(masked, &[std::process::id()])),
         ["say", words @ ..] => Ok(words.join(" ")),
         ["read", path] => look::read(path),
@@ -89,6 +97,8 @@ fn verb(args: &[&str]) -> Outcome {
         ["connect-unix", path] => net::connect_unix(path),
         ["connect-abstract", name] => net::connect_abstract(name),
         ["connect-tcp", address] => net::connect_tcp(address),
+        ["http", place, request] => http::request(place, request),
+        ["http-watch", place, request] => http::watch(place, request),
         ["send-udp", address] => net::send_udp(address),
         ["listen-tcp", address] => net::listen_tcp(address),
         ["threads", count] => Ok(life::threads(count)),

@@ -1,0 +1,147 @@
+//! The command line of `groom-ns broker`.
+
+use std::process::{Command, Stdio};
+
+use crate::common::broker::refused;
+use crate::common::host::{path_str, unique};
+use crate::common::jail::{binary, finish, spawn};
+use crate::common::upstream::ok;
+use crate::common::{Broker, Client, Folder, Upstream};
+use crate::hostile::get;
+
+#[test]
+fn flags_that_make_no_sense() {
+    let upstream = Upstream::start(|_| ok("spent"));
+    let before = || Broker::before(&upstream);
+    before().provider("nobody").refused("usage");
+    before().listen("udp:1").refused("usage");
+    before().listen("tcp:0.0.0.0:80").refused("usage");
+    before().listen("tcp:65536").refused("usage");
+    before().listen("unix:").refused("usage");
+    before().listen("/run/x.sock").refused("usage");
+    before().flag("--key-env", "HOME").refused("usage");
+    before().without_key_file().refused("usage");
+    before().provider("custom").refused("usage");
+    before()
+        .provider("custom")
+        .flag("--auth-header", "content-length")
+        .refused("usage");
+    before()
+        .provider("custom")
+        .flag("--auth-header", "host")
+        .refused("usage");
+    before()
+        .provider("custom")
+        .flag("--auth-header", "x y")
+        .refused("usage");
+    before().flag("--allow-route", "/v1/files").refused("usage");
+    before()
+        .flag("--allow-route", "TRACE /v1/files")
+        .refused("usage");
+    before()
+        .flag("--allow-route", "GET v1/files")
+        .refused("usage");
+    before()
+        .flag("--allow-route", "GET /v1/../files")
+        .refused("usage");
+    before().flag("--ready-fd", "1").refused("usage");
+    before().flag("--peer-uid", "-1").refused("usage");
+    before().flag("--peer-uid", "root").refused("usage");
+    for fd in ["0", "1", "2", "-1", "x"] {
+        before()
+            .without_key_file()
+            .flag("--key-fd", fd)
+            .refused("usage");
+    }
+    let mut command = Command::new(binary());
+    command
+        .args(["broker", "anthropic"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    refused(command, "usage");
+}
+
+#[test]
+fn upstreams_that_make_no_sense() {
+    let upstream = Upstream::start(|_| ok("spent"));
+    let ca = upstream.ca_file();
+    for url in [
+        "http://api.anthropic.com",
+        "http://192.0.2.1",
+        "https://user:password@localhost",
+        "https://localhost/?key=1",
+        "https://localhost/#x",
+        "ftp://localhost",
+        "localhost",
+        "",
+        "https://",
+        "https://localhost:0x1",
+        "https://localhost/../x",
+    ] {
+        Broker::to(url, &ca).refused("usage");
+    }
+    let folder = Folder::new();
+    let garbage = folder.secret("garbage", "not a certificate");
+    for ca in [garbage, folder.path("missing")] {
+        let code = run_code(&Broker::to(&upstream.url(), &ca).command());
+        assert_eq!(code, Some(125), "{}", ca.display());
+    }
+}
+
+fn run_code(command: &Command) -> Option<i32> {
+    let mut again = Command::new(command.get_program());
+    finish(spawn(again.args(command.get_args()))).code
+}
+
+#[test]
+fn a_key_comes_from_where_it_was_said() {
+    let upstream = Upstream::start(|_| ok("spent"));
+    let folder = Folder::new();
+    let key = format!("sk-ant-{}", unique("canary"));
+    let file = folder.secret("key", &format!("  {key}\r\n"));
+    let broker = Broker::before(&upstream)
+        .without_key_file()
+        .flag("--key-file", &file)
+        .start();
+    assert_eq!(broker.client().ask(&get("/v1/models")).status, 200);
+    let start = Broker::before(&upstream)
+        .without_key_file()
+        .flag("--key-fd", "7");
+    let command = start.command();
+    let mut shell = Command::new("sh");
+    let script = format!("exec \"$@\" 7<{}", path_str(&file));
+    shell
+        .args(["-c", &script, "sh"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    shell
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let broker = start.start_as(shell);
+    assert_eq!(broker.client().ask(&get("/v1/models")).status, 200);
+    for request in upstream.requests() {
+        assert_eq!(request.head.one("x-api-key"), Some(key.as_str()));
+    }
+    let link = folder.path("link");
+    std::os::unix::fs::symlink(&file, &link).expect("a link");
+    for bad in [link, folder.path("missing"), folder.root().to_owned()] {
+        let start = Broker::before(&upstream)
+            .without_key_file()
+            .flag("--key-file", &bad);
+        let code = run_code(&start.command());
+        assert_eq!(code, Some(125), "{}", bad.display());
+    }
+}
+
+#[test]
+fn http_is_for_the_loopback() {
+    let upstream = Upstream::plain(|_| ok("spent"));
+    let ca = upstream.ca_file();
+    for url in [upstream.url(), format!("http://{}", upstream.address())] {
+        let broker = Broker::to(&url, &ca).start();
+        assert_eq!(broker.client().ask(&get("/v1/models")).whole(), b"spent");
+        let mut client = Client::unix(&broker.socket());
+        assert_eq!(client.ask(&get("/healthz")).whole().trim_ascii(), b"ok");
+    }
+}
