@@ -1,0 +1,161 @@
+"""The upstream and the three proxies: each has one thread, checks the upstream's
+certificate, checks the client's token, puts the key in, and writes a line a request."""
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+from client import TOKEN
+from processes import OTHER_CORE, PROXY_CORE, free_port, started
+
+KEY = "sk-ant-api03-" + "c0" * 32
+# What the API answers to a small prompt, about 1 KB.
+ANSWER = {
+    "id": "msg_013Zva2CMHLNnXjNJJKqJ2EF",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-opus-4-8",
+    "content": [{"type": "text", "text": "It reads the head, then the body, and fails on a short read. " * 12}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 384, "output_tokens": 171},
+}
+
+NGINX = """
+daemon off; master_process off; worker_processes 1; worker_rlimit_nofile 16384;
+pid {work}/{name}.pid; error_log stderr error;
+events {{ worker_connections 8192; }}
+http {{
+  client_body_temp_path {work}/{name}.body; proxy_temp_path {work}/{name}.proxy;
+  fastcgi_temp_path {work}/{name}.1; uwsgi_temp_path {work}/{name}.2; scgi_temp_path {work}/{name}.3;
+  client_max_body_size 0; keepalive_requests 100000000; tcp_nodelay on;
+  {http}
+}}
+"""
+
+API = """
+  access_log off; default_type application/json;
+  server {{
+    listen 127.0.0.1:{port} ssl http2 backlog=4096;
+    ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_protocols TLSv1.2 TLSv1.3;
+    if ($http_x_api_key != "{secret}") {{ return 401 "{{}}"; }}
+    return 200 '{answer}';
+  }}
+"""
+
+NGINX_PROXY = """
+  log_format line escape=json '{{"time":"$time_iso8601","method":"$request_method","path":"$uri","status":$status,'
+    '"bytes_in":$request_length,"bytes_out":$bytes_sent,"first_byte":"$upstream_header_time","total":"$request_time"}}';
+  access_log {work}/nginx.log line;
+  upstream api {{ server 127.0.0.1:{upstream}; keepalive 1024; keepalive_requests 100000000; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=4096;
+    location /v1/ {{
+      if ($http_x_api_key != "{token}") {{ return 401; }}
+      proxy_pass https://api; proxy_http_version 1.1;
+      proxy_set_header Connection ""; proxy_set_header Host localhost:{upstream};
+      proxy_set_header x-api-key "{secret}"; proxy_set_header Accept-Encoding identity;
+      proxy_ssl_verify on; proxy_ssl_trusted_certificate {ca}; proxy_ssl_name localhost; proxy_ssl_server_name on;
+      proxy_ssl_protocols TLSv1.2 TLSv1.3;
+      proxy_buffering off; proxy_request_buffering off; proxy_read_timeout 600s;
+    }}
+  }}
+"""
+
+HAPROXY = """
+global
+  nbthread 1
+  maxconn 8192
+  log stdout format raw local0
+defaults
+  mode http
+  log global
+  option http-no-delay
+  http-reuse always
+  timeout connect 10s
+  timeout client 600s
+  timeout server 600s
+frontend in
+  bind 127.0.0.1:{port} backlog 4096
+  log-format '{{"time":"%tr","method":"%HM","path":"%HP","status":%ST,"bytes_in":%U,"bytes_out":%B,"first_byte":%Tr,"total":%Ta}}'
+  http-request deny deny_status 404 unless {{ path_beg /v1/ }}
+  http-request deny deny_status 401 unless {{ req.hdr(x-api-key) -m str {token} }}
+  http-request set-header x-api-key {secret}
+  http-request set-header accept-encoding identity
+  http-request set-header host localhost:{upstream}
+  default_backend api
+backend api
+  server api 127.0.0.1:{upstream} ssl verify required ca-file {ca} sni str(localhost) verifyhost localhost alpn http/1.1 pool-max-conn -1 pool-purge-delay 600s
+"""
+
+
+class Place:
+    """Where the files of the bench lie, and what is common to all servers."""
+
+    def __init__(self, work: Path, groom_ns, ca, certificate, key):
+        self.work, self.groom_ns = work, groom_ns
+        self.ca, self.certificate, self.key = ca, certificate, key
+
+    def write(self, name, text, mode=0o600):
+        path = self.work / name
+        path.write_text(text)
+        path.chmod(mode)
+        return path
+
+    def log_of(self, name):
+        """Where that proxy writes a line a request; haproxy can't name a file, its output is one."""
+        return self.work / ("haproxy.out" if name == "haproxy" else f"{name}.log")
+
+
+def nginx(place, name, http):
+    config = place.write(f"{name}.conf", NGINX.format(work=place.work, name=name, http=http))
+    return ["nginx", "-e", "stderr", "-c", config, "-p", place.work]
+
+
+def api(place):
+    port = free_port()
+    text = API.format(port=port, certificate=place.certificate, key=place.key, secret=KEY, answer=json.dumps(ANSWER))
+    return port, started(nginx(place, "api", text), OTHER_CORE, place.work / "api.out", port)
+
+
+def stream_api(place):
+    port = free_port()
+    program = Path(__file__).with_name("stream_api.py")
+    arguments = [sys.executable, program, port, place.certificate, place.key]
+    return port, started(arguments, OTHER_CORE, place.work / "stream_api.out", port)
+
+
+def groom_ns_proxy(place, port, upstream):
+    key, token = place.write("key", KEY), place.write("token", TOKEN)
+    return [
+        *(place.groom_ns, "broker", "anthropic", "--listen", f"tcp:{port}"),
+        *("--upstream", f"https://localhost:{upstream}", "--upstream-ca", place.ca),
+        *("--key-file", key, "--token-file", token, "--log", place.work / "groom-ns.log"),
+    ]
+
+
+def nginx_proxy(place, port, upstream):
+    values = {"work": place.work, "token": TOKEN, "secret": KEY, "ca": place.ca}
+    return nginx(place, "nginx", NGINX_PROXY.format(port=port, upstream=upstream, **values))
+
+
+def haproxy_proxy(place, port, upstream):
+    text = HAPROXY.format(port=port, upstream=upstream, token=TOKEN, secret=KEY, ca=place.ca)
+    return ["haproxy", "-db", "-f", place.write("haproxy.conf", text)]
+
+
+PROXIES = {"groom-ns": groom_ns_proxy, "nginx": nginx_proxy, "haproxy": haproxy_proxy}
+
+
+@contextlib.contextmanager
+def proxies(place, upstream, names):
+    """Yields the port and pid of each, by name."""
+    with contextlib.ExitStack() as stack:
+        running = {}
+        for name in names:
+            port = free_port()
+            arguments = PROXIES[name](place, port, upstream)
+            server = started(arguments, PROXY_CORE, place.work / f"{name}.out", port)
+            running[name] = (port, stack.enter_context(server))
+        yield running
