@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use tokio::sync::{Notify, mpsc};
 
 use super::super::testing::{
-    Authority, Peer, pool, request, run, run_as_a_task, run_however_long, serve, text, whole,
+    Authority, PATIENCE, Peer, pool, request, run, run_as_a_task, run_however_long, serve, text,
+    whole,
 };
 use super::*;
 
@@ -270,7 +271,8 @@ fn what_is_idle_for_too_long_is_closed() {
         turn(KEPT_FOR * 3 / 4).await;
         assert_eq!(pool.state().idle.len(), 1);
         turn(KEPT_FOR / 2).await;
-        told.recv().await.unwrap();
+        let closed = tokio::time::timeout(PATIENCE, told.recv()).await;
+        closed.expect("it is closed").unwrap();
         assert!(pool.state().idle.is_empty());
     });
 }
