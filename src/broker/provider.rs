@@ -88,11 +88,6 @@ impl Provider {
         }
     }
 
-    /// The provider of that name.
-    pub fn from_name(name: &str) -> Option<Provider> {
-        Provider::ALL.into_iter().find(|one| one.name() == name)
-    }
-
     /// The URL of the API; none for `custom`, whose user gives one.
     pub fn default_upstream(self) -> Option<&'static str> {
         match self {

@@ -15,7 +15,7 @@ pub(super) struct Facts {
     pub(super) framing: Framing,
     /// `Expect: 100-continue`.
     pub(super) expects_continue: bool,
-    /// `Connection: close` or `keep-alive`; the first wins.
+    /// `Connection: close` or `keep-alive`; of both, close.
     pub(super) persists: Option<bool>,
 }
 

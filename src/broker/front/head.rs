@@ -129,11 +129,6 @@ impl Head {
         self.line.target.of(&self.bytes)
     }
 
-    /// The target, shared with the head.
-    pub fn target_bytes(&self) -> Bytes {
-        self.bytes.slice_ref(self.target())
-    }
-
     /// Every field in order, hop-by-hop ones too.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
         self.fields.iter().map(|(name, value)| Field {

@@ -10,15 +10,6 @@ fn injected(injection: &Injection, before: &[(&'static str, &'static str)]) -> H
 }
 
 #[test]
-fn names_lead_back_to_their_provider() {
-    for provider in Provider::ALL {
-        assert_eq!(Provider::from_name(provider.name()), Some(provider));
-    }
-    assert_eq!(Provider::from_name("Anthropic"), None);
-    assert_eq!(Provider::from_name(""), None);
-}
-
-#[test]
 fn the_command_is_told_the_url_and_the_token_of_each() {
     let expected: [(Provider, &[(&str, VariableValue)]); 4] = [
         (
