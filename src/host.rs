@@ -75,7 +75,7 @@ pub struct Masks {
 /// Kernel memory, addresses, keys and timers of the whole host, and the trigger
 /// that reboots it. Most belong to root and are closed to the command anyway;
 /// a cover doesn't depend on a mode.
-const MASKED_FILES: [&str; 14] = [
+pub const MASKED_FILES: [&str; 14] = [
     "iomem",
     "kallsyms",
     "kcore",

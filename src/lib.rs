@@ -17,6 +17,7 @@ pub mod mountinfo;
 pub mod ns;
 pub mod plan;
 pub mod policy;
+pub mod prove;
 pub mod refusal;
 pub mod run;
 pub mod say;

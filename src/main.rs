@@ -17,7 +17,7 @@ use groom_ns::plan::{self, step::Plan};
 use groom_ns::policy::{self, CloneMode, Held, Kept, Policy, Supplies};
 use groom_ns::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
 use groom_ns::run::{self, Caller};
-use groom_ns::{identity, say, sys};
+use groom_ns::{identity, prove, say, sys};
 
 fn main() -> ExitCode {
     // First of all, so that a caller that dies right now is not missed.
@@ -31,19 +31,36 @@ fn main() -> ExitCode {
 }
 
 fn carry_out(command: &Command, parent: Pid) -> Result<ExitCode> {
-    let begun = begin(command);
     match command {
         Command::Print(text) => print(text),
-        Command::Run(run) => start(run, begun?, Caller::hold(parent)?),
+        Command::Run(run) => start(run, begin(command)?, Caller::hold(parent)?),
         Command::Broker(broker) => {
-            let alone = policy::judge_alone(broker, begun?)?;
+            let alone = policy::judge_alone(broker, begin(command)?)?;
             Ok(ExitCode::from(alone::run(alone)?))
         }
         Command::Shim(shim) => {
-            begun?;
+            begin(command)?;
             Ok(ExitCode::from(shim::run(shim.port, &shim.socket)?))
         }
+        Command::Prove(asked) => {
+            begin(command)?;
+            show(asked, &prove::run()?)
+        }
+        // What its caller left to it is what it is asked for.
+        Command::Probe(probe) => {
+            prove::probe::run(&probe.words)?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
+}
+
+fn show(asked: &cli::Prove, report: &prove::Report) -> Result<ExitCode> {
+    if asked.json {
+        print(&(serde_json::to_string_pretty(report)? + "\n"))?;
+    } else {
+        print(&report.to_string())?;
+    }
+    Ok(ExitCode::from(u8::from(!report.holds())))
 }
 
 /// Leaves behind what the caller left to this process, but for the descriptors that

@@ -2,6 +2,7 @@
 //! path; that is `policy`'s work.
 
 mod broker;
+mod prove;
 mod run;
 
 use std::ffi::{OsStr, OsString};
@@ -13,6 +14,7 @@ use clap::{Parser, Subcommand};
 use crate::refusal::{Reason, Refusal, shown};
 
 pub use broker::{Broker, BrokerArgs, KeyArgs, Provider, Shim};
+pub use prove::{Probe, Prove};
 pub use run::{CloneMode, Landlock, PlanFormat, Run};
 
 /// What the caller typed after `groom-ns`.
@@ -24,6 +26,10 @@ pub enum Command {
     Broker(Box<Broker>),
     /// `groom-ns shim`.
     Shim(Shim),
+    /// `groom-ns prove`.
+    Prove(Prove),
+    /// What `groom-ns prove` starts.
+    Probe(Probe),
     /// `--help` or `--version`: this text goes to stdout, and the exit code is 0.
     Print(String),
 }
@@ -35,7 +41,8 @@ impl Command {
             Command::Run(run) => run.json_errors,
             Command::Broker(broker) => broker.json_errors,
             Command::Shim(shim) => shim.json_errors,
-            Command::Print(_) => false,
+            Command::Prove(prove) => prove.json,
+            Command::Probe(_) | Command::Print(_) => false,
         }
     }
 }
@@ -67,6 +74,9 @@ enum Sub {
     Run(Box<Run>),
     Broker(Box<Broker>),
     Shim(Shim),
+    Prove(Prove),
+    #[command(hide = true)]
+    Probe(Probe),
 }
 
 /// Reads a command line, the program's own name first.
@@ -80,6 +90,8 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
             Sub::Run(run) => Command::Run(run),
             Sub::Broker(broker) => Command::Broker(broker),
             Sub::Shim(shim) => Command::Shim(shim),
+            Sub::Prove(prove) => Command::Prove(prove),
+            Sub::Probe(probe) => Command::Probe(probe),
         }),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {

@@ -53,7 +53,7 @@ fn refusal(set: &'static str) -> Refusal {
 ///
 /// # Errors
 /// The kernel's answer, or the crate's words for it.
-pub(super) fn remaining() -> Result<Option<String>, String> {
+pub fn remaining() -> Result<Option<String>, String> {
     for (set, name) in [
         (CapSet::Effective, "effective"),
         (CapSet::Permitted, "permitted"),

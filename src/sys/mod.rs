@@ -5,11 +5,15 @@
 #[allow(unsafe_code)]
 pub mod fd;
 #[allow(unsafe_code)]
+pub mod ipc;
+#[allow(unsafe_code)]
 pub mod landlock;
 #[allow(unsafe_code)]
 pub mod memory;
 #[allow(unsafe_code)]
 pub mod mount;
+#[allow(unsafe_code)]
+pub mod notify;
 #[allow(unsafe_code)]
 pub mod prctl;
 #[allow(unsafe_code)]

@@ -30,7 +30,7 @@ impl Kept {
         let (key, ready) = match command {
             Command::Run(run) => (run.broker_args.key.key_fd, None),
             Command::Broker(broker) => (broker.args.key.key_fd, broker.ready_fd),
-            Command::Shim(_) | Command::Print(_) => (None, None),
+            _ => (None, None),
         };
         if key.is_some() && key == ready {
             return Err(Refusal::new(Reason::Usage, "read --ready-fd")

@@ -1,0 +1,7 @@
+//! What is tried, a subject a file. Nothing here knows on which side it runs.
+
+pub(super) mod calls;
+pub(super) mod files;
+pub(super) mod identity;
+pub(super) mod network;
+pub(super) mod processes;
