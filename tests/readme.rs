@@ -3,6 +3,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, missing_docs)]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
@@ -11,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use groom_ns::refusal::Reason;
+
+use common::host::checkout;
 
 /// Begins a fenced block whose commands are run.
 const FENCE: &str = "```console";
@@ -24,11 +28,6 @@ const WARNING: &str = "warning: the command keeps your groups";
 
 /// A line counts as right as long as it is this near, in percent.
 const NEAR: usize = 10;
-
-/// The checkout. Its place at build time is nothing that every user can read.
-fn checkout() -> PathBuf {
-    env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), Into::into)
-}
 
 fn readme() -> String {
     fs::read_to_string(checkout().join("README.md")).expect("the README")

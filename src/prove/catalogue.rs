@@ -11,20 +11,20 @@ pub(super) enum Scene {
     Plain,
     /// The clone writable but for its `.git`s.
     Writable,
-    /// As `Plain`, with something mounted in the given folder.
-    Submount,
+    /// As `Plain`, where something is mounted in the given folder, and root has a group.
+    Surrounded,
 }
 
 impl Scene {
     /// In the order in which they are shown.
-    pub(super) const ALL: [Scene; 3] = [Scene::Plain, Scene::Writable, Scene::Submount];
+    pub(super) const ALL: [Scene; 3] = [Scene::Plain, Scene::Writable, Scene::Surrounded];
 
     /// As it is passed on to a probe.
     pub(super) fn name(self) -> &'static str {
         match self {
             Scene::Plain => "plain",
             Scene::Writable => "writable",
-            Scene::Submount => "submount",
+            Scene::Surrounded => "surrounded",
         }
     }
 
@@ -33,7 +33,7 @@ impl Scene {
         let all = match self {
             Scene::Plain => PLAIN,
             Scene::Writable => WRITABLE,
-            Scene::Submount => SUBMOUNT,
+            Scene::Surrounded => SURROUNDED,
         };
         let by_root = facts.by_root;
         all.iter()
@@ -111,7 +111,6 @@ const PLAIN: &[Proof] = &[
     proof(FILES, "writable-proc-sys", files::writable_proc_sys, &["read-only"]),
     privileged(IDENTITY, "capability", identity::hold_a_capability, &["none"]),
     privileged(IDENTITY, "become-root", identity::become_root, &["EINVAL", "EPERM"]),
-    roots(IDENTITY, "roots-groups", identity::keep_roots_groups, &["none"]),
     proof(IDENTITY, "gain-by-execve", identity::gain_privileges_by_execve, &["no_new_privs"]),
     proof(IDENTITY, "usr-without-nosuid", files::usr_without_nosuid, &["nosuid"]),
     proof(IDENTITY, "leave-setuid-file", files::leave_a_setuid_file, &["EPERM"]),
@@ -166,8 +165,9 @@ const WRITABLE: &[Proof] = &[
 ];
 
 #[rustfmt::skip] // a table
-const SUBMOUNT: &[Proof] = &[
+const SURROUNDED: &[Proof] = &[
     proof(FILES, "write-submount", files::write_beneath_a_submount, &["EROFS"]),
+    roots(IDENTITY, "roots-groups", identity::keep_roots_groups, &["none"]),
 ];
 
 #[cfg(test)]
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     fn all() -> impl Iterator<Item = &'static Proof> {
-        [PLAIN, WRITABLE, SUBMOUNT].into_iter().flatten()
+        [PLAIN, WRITABLE, SURROUNDED].into_iter().flatten()
     }
 
     #[test]

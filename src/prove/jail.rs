@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -9,46 +10,77 @@ use crate::refusal::{Reason, Refusal};
 
 use super::catalogue::Scene;
 use super::ground::{CANARY, Ground};
-use super::proof::{Finding, judge};
+use super::proof::{Finding, Proof};
+
+/// Where something is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// On the host: the control.
+    Outside,
+    /// In the jail: the claim.
+    Inside,
+}
+
+impl Side {
+    /// As it is passed on to a probe.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Side::Outside => "outside",
+            Side::Inside => "inside",
+        }
+    }
+}
 
 /// Makes every attempt of a scene, outside and then inside.
 ///
 /// # Errors
 /// The refusal of a jail that can't be built; `setup` where the probes can't be started.
 pub(super) fn prove(scene: Scene, ground: &Ground) -> Result<Vec<Finding>, Refusal> {
+    let control = answers(scene, Side::Outside, ground)?;
+    let claim = answers(scene, Side::Inside, ground)?;
+    let finding = |proof: &Proof| {
+        let [control, claim] = [&control, &claim].map(|answers| answer_of(proof.probe, answers));
+        Finding::of(proof.promise, proof.probe, control, claim, proof.must)
+    };
+    Ok(scene.proofs(&ground.facts).map(finding).collect())
+}
+
+/// The answers to all attempts of a scene, by the probe's name.
+fn answers(scene: Scene, side: Side, ground: &Ground) -> Result<Vec<(String, String)>, Refusal> {
     let facts = serde_json::to_string(&ground.facts)
         .map_err(|error| trouble("write the facts down").about(error.to_string()))?;
-    let probe = |side: &str| -> Vec<OsString> {
-        let words = ["probe", side, scene.name(), &facts];
-        words.into_iter().map(OsString::from).collect()
-    };
-    let outside = start(
-        &around(scene, ground, &[own_path()?], &probe("outside")),
-        ground,
-    )?;
-    let mut inner = vec![ground.facts.program().into_os_string()];
-    inner.extend(probe("inside"));
-    let inside = start(&around(scene, ground, &run(scene, ground)?, &inner), ground)?;
-    if let Some(refusal) = refusal_of(&inside) {
-        return Err(refusal);
+    let probe = [side.name(), scene.name(), &facts].map(OsString::from);
+    let output = start(&words(scene, side, ground, &probe)?, ground)?;
+    match refusal_in(Some(output.stderr.as_slice())) {
+        Some(refusal) if side == Side::Inside => Err(refusal),
+        _ => Ok(pairs(&output.stdout)),
     }
-    let (control, claim) = (answers(&outside), answers(&inside));
-    Ok(scene
-        .proofs(&ground.facts)
-        .map(|proof| {
-            let (control, claim) = (
-                answer_of(proof.probe, &control),
-                answer_of(proof.probe, &claim),
-            );
-            Finding {
-                promise: proof.promise,
-                probe: proof.probe,
-                verdict: judge(&control, &claim, proof.must),
-                control,
-                claim,
-            }
-        })
-        .collect())
+}
+
+/// The command line of a probe.
+pub(super) fn words(
+    scene: Scene,
+    side: Side,
+    ground: &Ground,
+    probe: &[OsString],
+) -> Result<Vec<OsString>, Refusal> {
+    let mut words = Vec::new();
+    if scene == Scene::Surrounded {
+        let beneath = ground.facts.ground.join("beneath");
+        let mounted = ground.facts.given().join("mounted");
+        words.extend([own_path()?, "probe".into(), "surrounded".into()]);
+        words.extend([beneath.into(), mounted.into()]);
+    }
+    match side {
+        Side::Outside => words.push(own_path()?),
+        Side::Inside => {
+            words.extend(run(scene, ground)?);
+            words.push(ground.facts.program().into());
+        }
+    }
+    words.push("probe".into());
+    words.extend_from_slice(probe);
+    Ok(words)
 }
 
 /// This program by the path that it was started by: a security module may know it by
@@ -75,19 +107,6 @@ fn run(scene: Scene, ground: &Ground) -> Result<Vec<OsString>, Refusal> {
     Ok(words)
 }
 
-/// The same in what surrounds the whole scene.
-fn around(scene: Scene, ground: &Ground, first: &[OsString], rest: &[OsString]) -> Vec<OsString> {
-    let mut words = Vec::new();
-    if scene == Scene::Submount {
-        let facts = &ground.facts;
-        words.extend([first[0].clone(), "probe".into(), "bound".into()]);
-        words.push(facts.ground.join("beneath").into());
-        words.push(facts.given().join("mounted").into());
-    }
-    words.extend(first.iter().chain(rest).cloned());
-    words
-}
-
 /// Runs a command to its end, with a file of the host's as standard input, and the
 /// canary in its environment.
 fn start(words: &[OsString], ground: &Ground) -> Result<Output, Refusal> {
@@ -107,21 +126,20 @@ fn start(words: &[OsString], ground: &Ground) -> Result<Output, Refusal> {
         .map_err(|error| trouble("start the probes").about(error.to_string()))
 }
 
-/// The refusal that a run ended with, if it did.
-pub(super) fn refusal_of(output: &Output) -> Option<Refusal> {
-    let text = String::from_utf8_lossy(&output.stderr);
-    let refusal = text
-        .lines()
-        .find_map(|line| serde_json::from_str(line).ok());
-    refusal.filter(|_| output.status.code() == Some(125))
+/// The refusal among what a run of groom-ns has said, with --json-errors.
+pub(super) fn refusal_in(said: Option<impl Read>) -> Option<Refusal> {
+    let mut text = String::new();
+    said?.read_to_string(&mut text).ok()?;
+    text.lines()
+        .find_map(|line| serde_json::from_str(line).ok())
 }
 
 /// `NAME ANSWER` a line.
-fn answers(output: &Output) -> Vec<(String, String)> {
-    let text = String::from_utf8_lossy(&output.stdout);
+fn pairs(text: &[u8]) -> Vec<(String, String)> {
+    let text = String::from_utf8_lossy(text);
     let pair = |line: &str| {
-        line.split_once(' ')
-            .map(|(name, answer)| (name.into(), answer.into()))
+        let (name, answer) = line.split_once(' ')?;
+        Some((name.to_owned(), answer.to_owned()))
     };
     text.lines().filter_map(pair).collect()
 }
@@ -131,6 +149,6 @@ fn answer_of(probe: &str, answers: &[(String, String)]) -> String {
     found.map_or_else(|| "no answer".to_owned(), |(_, answer)| answer.clone())
 }
 
-fn trouble(step: &'static str) -> Refusal {
+pub(super) fn trouble(step: &'static str) -> Refusal {
     Refusal::new(Reason::Setup, step)
 }

@@ -7,13 +7,18 @@ mod catalogue;
 mod facts;
 mod ground;
 mod jail;
+mod life;
 pub mod probe;
 mod proof;
+mod refuse;
 mod report;
 
 use std::path::Path;
 
-use crate::refusal::Refusal;
+use nix::sys::signalfd::SignalFd;
+
+use crate::refusal::{Reason, Refusal};
+use crate::run::hold_signals;
 
 use catalogue::Scene;
 use ground::Ground;
@@ -24,13 +29,32 @@ pub use report::Report;
 ///
 /// # Errors
 /// The refusal of a jail that can't be built here, or `setup` where there is nothing
-/// to attack.
+/// to attack, or where a signal has put an end to it.
 pub fn run() -> Result<Report, Refusal> {
     let program = jail::own_path()?;
+    // A signal waits until what was made is gone again.
+    let signals = hold_signals()?;
     let ground = Ground::make(Path::new(&program))?;
     let mut findings = Vec::new();
     for scene in Scene::ALL {
         findings.extend(jail::prove(scene, &ground)?);
+        go_on(&signals)?;
     }
+    findings.extend(life::prove(&ground)?);
+    go_on(&signals)?;
+    findings.extend(refuse::prove(&ground)?);
+    go_on(&signals)?;
     Report::of(findings)
+}
+
+/// What was started got the signal too, if it came from a terminal: its answers would
+/// be wrong.
+fn go_on(signals: &SignalFd) -> Result<(), Refusal> {
+    match signals.read_signal() {
+        Ok(None) => Ok(()),
+        Ok(Some(_)) => Err(Refusal::new(Reason::Setup, "prove")
+            .about("a signal")
+            .remedy("run it again")),
+        Err(errno) => Err(Refusal::new(Reason::Setup, "look for a signal").errno(errno)),
+    }
 }

@@ -14,7 +14,7 @@ use nix::fcntl::{AT_FDCWD, OFlag};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{execv, getgid, getuid, pipe2};
+use nix::unistd::{Gid, execv, getgid, getuid, pipe2, setgroups};
 
 use crate::mount::tree::open_plain;
 use crate::sys::mount::{Attributes, move_mount, open_tree, set_private_with};
@@ -23,6 +23,10 @@ use crate::sys::process::{Forked, fork_into, pidfd_send_signal};
 use super::catalogue::Scene;
 use super::facts::Facts;
 use super::proof::{Outcome, Outside, Proof, shown};
+use super::{life, refuse};
+
+/// Any but root's own.
+const SOME_GROUP: u32 = 4;
 
 /// For one attempt, in milliseconds; a machine may be emulated.
 const PATIENCE: u16 = 30_000;
@@ -37,10 +41,18 @@ pub fn run(words: &[OsString]) -> Result<()> {
     match text.as_slice() {
         ["outside", scene, facts] => attempts(scene, facts, true),
         ["inside", scene, facts] => attempts(scene, facts, false),
-        ["bound", from, to, ..] => {
-            bind(Path::new(from), Path::new(to)).context("make a mount")?;
+        ["surrounded", from, to, ..] => {
+            surround(Path::new(from), Path::new(to)).context("make the surrounding")?;
             execute(&words[3..])
         }
+        ["without", number, ..] => {
+            refuse::without(number).context("install a filter")?;
+            execute(&words[2..])
+        }
+        ["parent", ..] => life::parent(&words[1..]),
+        ["hold", lock] => life::hold(Path::new(lock)),
+        ["daemon", lock] => life::daemon(Path::new(lock)),
+        ["mark", file] => refuse::mark(Path::new(file)),
         _ => bail!("this is a part of `groom-ns prove`, and no command of its own"),
     }
 }
@@ -117,10 +129,12 @@ fn map(uids: &str, gids: &str) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Binds one folder to another, in a mount namespace of its own.
-fn bind(from: &Path, to: &Path) -> Result<(), Errno> {
+/// Binds one folder to another, in a mount namespace of its own, and as root takes on a
+/// group.
+fn surround(from: &Path, to: &Path) -> Result<(), Errno> {
     let (uid, gid) = (getuid(), getgid());
     if uid.is_root() {
+        setgroups(&[Gid::from_raw(SOME_GROUP)])?;
         unshare(CloneFlags::CLONE_NEWNS)?;
     } else {
         unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;

@@ -93,6 +93,25 @@ pub(super) struct Finding {
     pub verdict: Verdict,
 }
 
+impl Finding {
+    /// Judges the two answers.
+    pub(super) fn of(
+        promise: &'static str,
+        probe: &'static str,
+        control: String,
+        claim: String,
+        must: &[&str],
+    ) -> Finding {
+        Finding {
+            promise,
+            probe,
+            verdict: judge(&control, &claim, must),
+            control,
+            claim,
+        }
+    }
+}
+
 /// What the two answers show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -105,8 +124,7 @@ pub(super) enum Verdict {
     Failed,
 }
 
-/// Judges two answers.
-pub(super) fn judge(control: &str, claim: &str, must: &[&str]) -> Verdict {
+fn judge(control: &str, claim: &str, must: &[&str]) -> Verdict {
     if !must.contains(&claim) {
         Verdict::Failed
     } else if control == SUCCESS {

@@ -217,7 +217,7 @@ fn namespace_of<'made>(
 
 /// Blocks the signals that are passed on, but for those that the caller had
 /// ignored (nohup(1)): blocked, they would be delivered here all the same.
-fn hold_signals() -> Result<SignalFd, Refusal> {
+pub fn hold_signals() -> Result<SignalFd, Refusal> {
     let mut held = SigSet::empty();
     for signal in PASSED_ON {
         if !is_ignored(signal as i32).map_err(setup("rt_sigaction"))? {

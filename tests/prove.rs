@@ -1,0 +1,243 @@
+//! `groom-ns prove`: that its verdicts follow from its answers, that it is quick, and
+//! that it leaves nothing. That each of its proofs can fail is shown by sabotage.
+
+#![allow(clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use common::host::checkout;
+use common::jail::{binary, spawn};
+use common::{Folder, Run, finish, is_root, path_str};
+
+/// What can't be shown as a normal user, whose attempts fail outside too.
+const VACUOUS_AS_USER: [&str; 3] = ["read-shadow", "write-root", "write-usr"];
+
+struct Proof {
+    promise: String,
+    probe: String,
+    control: String,
+    verdict: String,
+}
+
+/// A run with `folder` as TMPDIR, in a surrounding that the probe makes.
+fn prove(folder: &Path, situation: &[&str], flags: &[&str]) -> Command {
+    let mut command = if situation.is_empty() {
+        Command::new(binary())
+    } else {
+        let mut command = Command::new(common::jail::probe_binary());
+        command.args(situation).arg("--").arg(binary());
+        command
+    };
+    command.arg("prove").args(flags).env("TMPDIR", folder);
+    command.env_remove("GITHUB_ACTIONS");
+    command
+}
+
+fn proven(folder: &Path, situation: &[&str], flags: &[&str]) -> Run {
+    finish(spawn(&mut prove(folder, situation, flags)))
+}
+
+fn proofs(run: &Run) -> (serde_json::Value, Vec<Proof>) {
+    let report: serde_json::Value = serde_json::from_str(&run.stdout)
+        .unwrap_or_else(|error| panic!("no JSON ({error}): {run:#?}"));
+    let rows = report["proofs"].as_array().expect("an array").iter();
+    let text = |row: &serde_json::Value, name: &str| row[name].as_str().expect(name).to_owned();
+    let proofs = rows.map(|row| Proof {
+        promise: text(row, "promise"),
+        probe: text(row, "probe"),
+        control: text(row, "control"),
+        verdict: text(row, "verdict"),
+    });
+    let proofs = proofs.collect();
+    (report, proofs)
+}
+
+fn named(proofs: &[Proof], verdict: &str) -> BTreeSet<String> {
+    let these = proofs.iter().filter(|proof| proof.verdict == verdict);
+    these.map(|proof| proof.probe.clone()).collect()
+}
+
+fn nothing_is_left(folder: &Path) {
+    let left = |folder: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).expect("a folder").flatten();
+        entries.map(|entry| entry.path()).collect()
+    };
+    assert_eq!(left(folder), Vec::<PathBuf>::new());
+    // Other tests prove at the same time.
+    let of_a_proof = |path: &PathBuf| path_str(path).contains("groom-ns-prove-");
+    within("/dev/shm is emptied", || {
+        !left(Path::new("/dev/shm")).iter().any(of_a_proof)
+    });
+}
+
+fn within(what: &str, mut happens: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !happens() {
+        assert!(Instant::now() < end, "in time: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn all_is_proven_and_nothing_is_left() {
+    let folder = Folder::new();
+    let begun = Instant::now();
+    let run = proven(folder.root(), &[], &["--json"]);
+    assert!(
+        begun.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{run:#?}");
+
+    let (report, proofs) = proofs(&run);
+    let vacuous = if is_root() { &[][..] } else { &VACUOUS_AS_USER };
+    let vacuous: BTreeSet<String> = vacuous.iter().map(ToString::to_string).collect();
+    assert_eq!(named(&proofs, "failed"), BTreeSet::new(), "{}", run.stdout);
+    assert_eq!(named(&proofs, "vacuous"), vacuous, "{}", run.stdout);
+    assert!(
+        proofs
+            .iter()
+            .all(|proof| (proof.control == "ok") == (proof.verdict == "proven"))
+    );
+    for verdict in ["proven", "vacuous", "failed"] {
+        let count = named(&proofs, verdict).len();
+        assert_eq!(report[verdict], count, "{verdict}: a name is there twice");
+    }
+    let started_by = if is_root() { "root" } else { "user" };
+    assert_eq!(report["started_by"], started_by);
+    nothing_is_left(folder.root());
+}
+
+#[test]
+fn the_table_says_the_same() {
+    let folder = Folder::new();
+    let (report, proofs) = proofs(&proven(folder.root(), &[], &["--json"]));
+    let run = proven(folder.root(), &[], &[]);
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    let mut lines = run.stdout.lines();
+    let heading: Vec<&str> = lines
+        .next()
+        .expect("a heading")
+        .split_whitespace()
+        .collect();
+    assert_eq!(heading, ["promise", "probe", "control", "claim", "verdict"]);
+    for (proof, line) in proofs.iter().zip(&mut lines) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[..2], [&proof.promise, &proof.probe]);
+        assert_eq!(words.last(), Some(&proof.verdict.as_str()), "{line}");
+    }
+    let sum = format!(
+        "{} proven, {} vacuous, 0 failed (Linux ",
+        report["proven"], report["vacuous"]
+    );
+    assert!(lines.any(|line| line.starts_with(&sum)), "{}", run.stdout);
+}
+
+#[test]
+fn what_fails_outside_too_is_vacuous_and_said_so() {
+    let folder = Folder::new();
+    // A filter that is there before, as in a container, and with it no_new_privs.
+    let run = proven(
+        folder.root(),
+        &["deny-syscall", "acct", "EPERM"],
+        &["--json"],
+    );
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    let (_, proofs) = proofs(&run);
+    let vacuous = named(&proofs, "vacuous");
+    for probe in ["gain-by-execve", "kernel-surface"] {
+        assert!(vacuous.contains(probe), "{probe}: {}", run.stdout);
+    }
+    assert!(named(&proofs, "proven").contains("mount"), "{}", run.stdout);
+
+    let run = proven(folder.root(), &["deny-syscall", "acct", "EPERM"], &[]);
+    let note = "vacuous: the attempt fails outside too, so that nothing is shown here";
+    assert!(
+        run.stdout.lines().any(|line| line == note),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn where_the_jail_cannot_be_built_that_is_what_it_says() {
+    let folder = Folder::new();
+    let run = proven(folder.root(), &["no-userns"], &[]);
+    run.assert_refused("userns");
+    assert_eq!(run.stdout, "");
+    let run = proven(folder.root(), &["no-userns"], &["--json"]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(125), ""), "{run:#?}");
+    let refusal: serde_json::Value = serde_json::from_str(&run.stderr).expect("JSON");
+    assert_eq!(refusal["reason"], "userns");
+    nothing_is_left(folder.root());
+}
+
+#[test]
+fn a_signal_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let child = spawn(&mut prove(folder.root(), &[], &[]));
+    within("something is made", || {
+        let mut made = fs::read_dir(folder.root()).expect("a folder");
+        made.next().is_some()
+    });
+    let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+    kill(pid, Signal::SIGTERM).expect("it runs");
+    let run = finish(child);
+    let said = "groom-ns: refused (setup): prove: a signal; run it again\n";
+    assert_eq!((run.code, run.stdout.as_str()), (Some(125), ""), "{run:#?}");
+    assert_eq!(run.stderr, said);
+    nothing_is_left(folder.root());
+}
+
+#[test]
+fn a_probe_is_no_command_of_its_own() {
+    for words in [
+        &[][..],
+        &["inside"],
+        &["inside", "plain", "{}"],
+        &["parent"],
+    ] {
+        let mut command = Command::new(binary());
+        command.arg("probe").args(words);
+        let run = finish(spawn(&mut command));
+        assert_eq!((run.code, run.stdout.as_str()), (Some(125), ""), "{run:#?}");
+        assert!(run.stderr.starts_with("groom-ns: "), "{run:#?}");
+    }
+}
+
+#[test]
+fn the_page_names_every_proof() {
+    let page = fs::read_to_string(checkout().join("docs/prove.md")).expect("the page");
+    let table = page.split("## The proofs").nth(1).expect("the heading");
+    let rows = table.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| ")?.split(" | ");
+        Some((cells.next()?, cells.next()?))
+    });
+    let mut written: BTreeSet<(String, String)> = rows
+        .flat_map(|(promise, probes)| {
+            let names = probes.split('`').skip(1).step_by(2);
+            names.map(move |name| (promise.to_owned(), name.to_owned()))
+        })
+        .collect();
+    let folder = Folder::new();
+    let (_, proofs) = proofs(&proven(folder.root(), &[], &["--json"]));
+    let made: BTreeSet<(String, String)> = proofs
+        .into_iter()
+        .map(|proof| (proof.promise, proof.probe))
+        .collect();
+    if !is_root() {
+        // Of root's jail alone.
+        assert!(written.remove(&("identity".into(), "roots-groups".into())));
+    }
+    assert_eq!(written, made);
+}
