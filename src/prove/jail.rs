@@ -119,7 +119,6 @@ fn start(words: &[OsString], ground: &Ground) -> Result<Output, Refusal> {
             Command::new(&words[0])
                 .args(&words[1..])
                 .env(CANARY, &ground.canary)
-                .env_remove("GITHUB_ACTIONS")
                 .stdin(stdin)
                 .output()
         })

@@ -89,6 +89,8 @@ pub(super) struct Finding {
     pub control: String,
     /// The answer inside.
     pub claim: String,
+    /// What it must be: any of these.
+    pub must: &'static [&'static str],
     /// What follows.
     pub verdict: Verdict,
 }
@@ -100,7 +102,7 @@ impl Finding {
         probe: &'static str,
         control: String,
         claim: String,
-        must: &[&str],
+        must: &'static [&'static str],
     ) -> Finding {
         Finding {
             promise,
@@ -108,6 +110,7 @@ impl Finding {
             verdict: judge(&control, &claim, must),
             control,
             claim,
+            must,
         }
     }
 }

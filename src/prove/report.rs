@@ -70,6 +70,16 @@ impl fmt::Display for Report {
             }
             writeln!(f, "{}", row[4])?;
         }
+        let failed = self
+            .proofs
+            .iter()
+            .filter(|proof| proof.verdict == Verdict::Failed);
+        for Finding {
+            probe, claim, must, ..
+        } in failed
+        {
+            writeln!(f, "\n{probe} must be {}, and is {claim}", must.join(" or "))?;
+        }
         let Report {
             proven,
             vacuous,

@@ -154,6 +154,7 @@ fn lacks(path: &Path, flag: FsFlags, name: &str) -> Outcome {
 /// A device of the host beyond the harmless six.
 pub(in crate::prove) fn find_a_device(_: &Facts) -> Outcome {
     let names = [
+        "console",
         "kmsg",
         "mem",
         "fuse",
