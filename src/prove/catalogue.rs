@@ -1,6 +1,7 @@
 //! Every proof that is one attempt in one jail.
 
 use super::attempts::{calls, files, identity, network, processes};
+use super::broker::{BESIDE, INSIDE};
 use super::facts::Facts;
 use super::proof::{Outcome, Outside, Proof};
 
@@ -13,11 +14,21 @@ pub(super) enum Scene {
     Writable,
     /// As `Plain`, where something is mounted in the given folder, and root has a group.
     Surrounded,
+    /// As `Plain`, with a broker.
+    Broker,
+    /// On the host, beside a run with a broker.
+    Beside,
 }
 
 impl Scene {
     /// In the order in which they are shown.
-    pub(super) const ALL: [Scene; 3] = [Scene::Plain, Scene::Writable, Scene::Surrounded];
+    pub(super) const ALL: [Scene; 5] = [
+        Scene::Plain,
+        Scene::Writable,
+        Scene::Surrounded,
+        Scene::Broker,
+        Scene::Beside,
+    ];
 
     /// As it is passed on to a probe.
     pub(super) fn name(self) -> &'static str {
@@ -25,6 +36,8 @@ impl Scene {
             Scene::Plain => "plain",
             Scene::Writable => "writable",
             Scene::Surrounded => "surrounded",
+            Scene::Broker => "broker",
+            Scene::Beside => "beside",
         }
     }
 
@@ -34,10 +47,13 @@ impl Scene {
             Scene::Plain => PLAIN,
             Scene::Writable => WRITABLE,
             Scene::Surrounded => SURROUNDED,
+            Scene::Broker => INSIDE,
+            Scene::Beside => BESIDE,
         };
         let by_root = facts.by_root;
         all.iter()
             .filter(move |proof| by_root || !proof.of_root_alone)
+            .filter(move |proof| !by_root || !proof.of_users_alone)
     }
 }
 
@@ -48,7 +64,7 @@ const PROCESSES: &str = "processes";
 const NETWORK: &str = "network";
 const SYSCALLS: &str = "syscalls";
 
-const fn proof(
+pub(super) const fn proof(
     promise: &'static str,
     probe: &'static str,
     attempt: fn(&Facts) -> Outcome,
@@ -59,6 +75,7 @@ const fn proof(
         probe,
         outside: Outside::Plain,
         of_root_alone: false,
+        of_users_alone: false,
         must,
         attempt,
     }
@@ -78,7 +95,7 @@ const fn privileged(
 }
 
 /// A proof that only concerns a jail of root's.
-const fn roots(
+pub(super) const fn roots(
     promise: &'static str,
     probe: &'static str,
     attempt: fn(&Facts) -> Outcome,
@@ -86,6 +103,19 @@ const fn roots(
 ) -> Proof {
     Proof {
         of_root_alone: true,
+        ..proof(promise, probe, attempt, must)
+    }
+}
+
+/// A proof that says nothing where root makes the attempt, whom nothing denies it.
+pub(super) const fn users(
+    promise: &'static str,
+    probe: &'static str,
+    attempt: fn(&Facts) -> Outcome,
+    must: &'static [&'static str],
+) -> Proof {
+    Proof {
+        of_users_alone: true,
         ..proof(promise, probe, attempt, must)
     }
 }
@@ -175,7 +205,9 @@ mod tests {
     use super::*;
 
     fn all() -> impl Iterator<Item = &'static Proof> {
-        [PLAIN, WRITABLE, SURROUNDED].into_iter().flatten()
+        [PLAIN, WRITABLE, SURROUNDED, INSIDE, BESIDE]
+            .into_iter()
+            .flatten()
     }
 
     #[test]

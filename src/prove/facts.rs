@@ -37,6 +37,14 @@ pub(super) struct Facts {
     /// What the launcher's environment holds and the command must not find, with every
     /// bit turned over, so that this isn't what is found.
     pub masked_needle: Vec<u8>,
+    /// A port of the host's 127.0.0.1: the API that the broker opens onto.
+    pub api: u16,
+    /// The API's key, likewise masked.
+    pub masked_key: Vec<u8>,
+    /// A process that holds the key: the launcher, or a run's supervisor.
+    pub holder: i32,
+    /// A socket at which requests for the API are taken, as the holder's children see it.
+    pub door: PathBuf,
 }
 
 impl Facts {
@@ -63,6 +71,11 @@ impl Facts {
     /// A file that the jail isn't given.
     pub(super) fn secret(&self) -> PathBuf {
         self.ground.join("secret")
+    }
+
+    /// A file with the key in it, which the jail isn't given.
+    pub(super) fn key_file(&self) -> PathBuf {
+        self.ground.join("key")
     }
 
     /// What [`Facts::masked_needle`] hides.

@@ -16,6 +16,7 @@ use crate::refusal::{Reason, Refusal};
 use crate::sys;
 
 use super::facts::{Facts, NAMESPACES};
+use super::upstream::Upstream;
 
 /// The variable of the launcher's environment that the command must not find.
 pub(super) const CANARY: &str = "GROOM_NS_PROVE_CANARY";
@@ -29,6 +30,8 @@ pub(super) struct Ground {
     pub facts: Facts,
     /// The value of [`CANARY`].
     pub canary: String,
+    /// The API that the broker opens onto.
+    pub upstream: Upstream,
     // Held, so that there is something to connect to, to inherit and to find.
     _listeners: (TcpListener, UnixListener, UnixListener),
     _leaked: File,
@@ -72,6 +75,8 @@ impl Ground {
         let shared_memory = SharedMemory(sys::ipc::make()?);
         let leaked = File::open(&ground)?;
         let canary = format!("canary-{name}");
+        let door = ground.join("door");
+        let upstream = Upstream::start(&door)?;
         let facts = Facts {
             launcher: Pid::this().as_raw(),
             session: getsid(None)?.as_raw(),
@@ -83,14 +88,20 @@ impl Ground {
             abstract_socket: name,
             shared_memory: shared_memory.0,
             in_dev_shm: in_dev_shm.0.clone(),
-            masked_needle: canary.bytes().map(|byte| !byte).collect(),
+            masked_needle: masked(&canary),
+            api: upstream.api,
+            masked_key: masked(&upstream.key),
+            holder: Pid::this().as_raw(),
+            door,
             by_root: getuid().is_root(),
             ground,
         };
         fs::copy(program, facts.program())?;
+        fs::write(facts.key_file(), &upstream.key)?;
         Ok(Ground {
             facts,
             canary,
+            upstream,
             _listeners: (tcp, listeners.0, listeners.1),
             _leaked: leaked,
             _shared_memory: shared_memory,
@@ -98,6 +109,11 @@ impl Ground {
             _folder: folder,
         })
     }
+}
+
+/// Every bit turned over.
+fn masked(text: &str) -> Vec<u8> {
+    text.bytes().map(|byte| !byte).collect()
 }
 
 /// The clone with its repositories, by hand: a host without git has proofs too.

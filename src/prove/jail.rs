@@ -2,13 +2,15 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use crate::refusal::{Reason, Refusal};
 
+use super::broker;
 use super::catalogue::Scene;
+use super::facts::Facts;
 use super::ground::{CANARY, Ground};
 use super::proof::{Finding, Proof};
 
@@ -37,7 +39,10 @@ impl Side {
 /// The refusal of a jail that can't be built; `setup` where the probes can't be started.
 pub(super) fn prove(scene: Scene, ground: &Ground) -> Result<Vec<Finding>, Refusal> {
     let control = answers(scene, Side::Outside, ground)?;
-    let claim = answers(scene, Side::Inside, ground)?;
+    let claim = match scene {
+        Scene::Beside => broker::beside(ground)?,
+        _ => answers(scene, Side::Inside, ground)?,
+    };
     let finding = |proof: &Proof| {
         let [control, claim] = [&control, &claim].map(|answers| answer_of(proof.probe, answers));
         Finding::of(proof.promise, proof.probe, control, claim, proof.must)
@@ -46,15 +51,22 @@ pub(super) fn prove(scene: Scene, ground: &Ground) -> Result<Vec<Finding>, Refus
 }
 
 /// The answers to all attempts of a scene, by the probe's name.
-fn answers(scene: Scene, side: Side, ground: &Ground) -> Result<Vec<(String, String)>, Refusal> {
-    let facts = serde_json::to_string(&ground.facts)
-        .map_err(|error| trouble("write the facts down").about(error.to_string()))?;
-    let probe = [side.name(), scene.name(), &facts].map(OsString::from);
+pub(super) type Answers = Vec<(String, String)>;
+
+fn answers(scene: Scene, side: Side, ground: &Ground) -> Result<Answers, Refusal> {
+    let probe = attempts(scene, side, &ground.facts)?;
     let output = start(&words(scene, side, ground, &probe)?, ground)?;
     match refusal_in(Some(output.stderr.as_slice())) {
         Some(refusal) if side == Side::Inside => Err(refusal),
         _ => Ok(pairs(&output.stdout)),
     }
+}
+
+/// The words that let a probe make a scene's attempts.
+pub(super) fn attempts(scene: Scene, side: Side, facts: &Facts) -> Result<[OsString; 3], Refusal> {
+    let facts = serde_json::to_string(facts)
+        .map_err(|error| trouble("write the facts down").about(error.to_string()))?;
+    Ok([side.name(), scene.name(), &facts].map(OsString::from))
 }
 
 /// The command line of a probe.
@@ -103,26 +115,34 @@ fn run(scene: Scene, ground: &Ground) -> Result<Vec<OsString>, Refusal> {
     if scene == Scene::Writable {
         flag("--clone-mode", "rw-git-ro".into());
     }
+    words.extend(broker::flags(scene, ground));
     words.push("--".into());
     Ok(words)
 }
 
-/// Runs a command to its end, with a file of the host's as standard input, and the
-/// canary in its environment.
+/// Runs a command to its end.
 fn start(words: &[OsString], ground: &Ground) -> Result<Output, Refusal> {
+    command(words, ground)
+        .and_then(|mut command| command.output())
+        .map_err(|error| not_started(&error))
+}
+
+/// With a file of the host's as standard input, and the canary and the key in its
+/// environment.
+pub(super) fn command(words: &[OsString], ground: &Ground) -> io::Result<Command> {
     let stdin = ground.facts.ground.join("stdin");
-    File::options()
-        .read(true)
-        .write(true)
-        .open(&stdin)
-        .and_then(|stdin| {
-            Command::new(&words[0])
-                .args(&words[1..])
-                .env(CANARY, &ground.canary)
-                .stdin(stdin)
-                .output()
-        })
-        .map_err(|error| trouble("start the probes").about(error.to_string()))
+    let stdin = File::options().read(true).write(true).open(stdin)?;
+    let mut command = Command::new(&words[0]);
+    command
+        .args(&words[1..])
+        .env(CANARY, &ground.canary)
+        .envs(broker::environment(ground))
+        .stdin(stdin);
+    Ok(command)
+}
+
+pub(super) fn not_started(error: &io::Error) -> Refusal {
+    trouble("start the probes").about(error.to_string())
 }
 
 /// The refusal among what a run of groom-ns has said, with --json-errors.
@@ -134,7 +154,7 @@ pub(super) fn refusal_in(said: Option<impl Read>) -> Option<Refusal> {
 }
 
 /// `NAME ANSWER` a line.
-fn pairs(text: &[u8]) -> Vec<(String, String)> {
+pub(super) fn pairs(text: &[u8]) -> Answers {
     let text = String::from_utf8_lossy(text);
     let pair = |line: &str| {
         let (name, answer) = line.split_once(' ')?;

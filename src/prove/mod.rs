@@ -3,6 +3,7 @@
 //! fail in the way that shows what stopped it.
 
 mod attempts;
+mod broker;
 mod catalogue;
 mod facts;
 mod ground;
@@ -12,6 +13,7 @@ pub mod probe;
 mod proof;
 mod refuse;
 mod report;
+mod upstream;
 
 use std::path::Path;
 

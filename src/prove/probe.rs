@@ -20,6 +20,7 @@ use crate::mount::tree::open_plain;
 use crate::sys::mount::{Attributes, move_mount, open_tree, set_private_with};
 use crate::sys::process::{Forked, fork_into, pidfd_send_signal};
 
+use super::broker;
 use super::catalogue::Scene;
 use super::facts::Facts;
 use super::proof::{Outcome, Outside, Proof, shown};
@@ -53,6 +54,7 @@ pub fn run(words: &[OsString]) -> Result<()> {
         ["hold", lock] => life::hold(Path::new(lock)),
         ["daemon", lock] => life::daemon(Path::new(lock)),
         ["mark", file] => refuse::mark(Path::new(file)),
+        ["wait", variable] => broker::wait(variable),
         _ => bail!("this is a part of `groom-ns prove`, and no command of its own"),
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Proof {
     pub outside: Outside,
     /// Whether it concerns a jail of root's alone.
     pub of_root_alone: bool,
+    /// Whether it concerns a jail of a normal user's alone.
+    pub of_users_alone: bool,
     /// What the claim must be answered: any of these.
     pub must: &'static [&'static str],
     /// Tries it. Both sides have the same facts.

@@ -49,6 +49,11 @@ pub(in crate::prove) fn read_pid_1(facts: &Facts) -> Outcome {
 /// Looks for the needle in the environment and the arguments of every process.
 pub(in crate::prove) fn find_the_callers_environment(facts: &Facts) -> Outcome {
     let needle = facts.needle();
+    find_in_processes(|text| memchr::memmem::find(text, &needle).is_some())
+}
+
+/// Looks through the environment and the arguments of every process.
+pub(super) fn find_in_processes(is_in: impl Fn(&[u8]) -> bool) -> Outcome {
     for process in std::fs::read_dir("/proc")?.flatten() {
         let name = process.file_name();
         if !name.as_bytes().iter().all(u8::is_ascii_digit) {
@@ -56,7 +61,7 @@ pub(in crate::prove) fn find_the_callers_environment(facts: &Facts) -> Outcome {
         }
         for file in ["environ", "cmdline"] {
             let text = std::fs::read(process.path().join(file)).unwrap_or_default();
-            if memchr::memmem::find(&text, &needle).is_some() {
+            if is_in(&text) {
                 return Ok(());
             }
         }
