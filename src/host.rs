@@ -266,18 +266,30 @@ fn masks() -> Result<Masks, Refusal> {
             .errno(Errno::try_from(error).unwrap_or(Errno::EIO))
             .remedy("mount /proc")
     })?;
-    let present = |names: &[&str]| -> Vec<PathBuf> {
-        names
-            .iter()
-            .filter(|name| faccessat(&proc, **name, AccessFlags::F_OK, AtFlags::empty()).is_ok())
-            .map(PathBuf::from)
-            .collect()
-    };
     is_own(readlinkat(&proc, "self"))?;
     Ok(Masks {
-        files: present(&MASKED_FILES),
-        dirs: present(&MASKED_DIRS),
+        files: present(&proc, &MASKED_FILES)?,
+        dirs: present(&proc, &MASKED_DIRS)?,
     })
+}
+
+/// The names that are there. One that can't be looked for is a refusal: left out, it
+/// would be left uncovered.
+fn present(proc: &File, names: &[&str]) -> Result<Vec<PathBuf>, Refusal> {
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        match faccessat(proc, *name, AccessFlags::F_OK, AtFlags::empty()) {
+            Ok(()) => found.push(PathBuf::from(name)),
+            Err(Errno::ENOENT) => {}
+            Err(errno) => {
+                return Err(Refusal::new(Reason::Proc, "look at /proc")
+                    .path(Path::new("/proc").join(name))
+                    .errno(errno)
+                    .remedy("an outer sandbox denies it: allow it there"));
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// An empty /proc is a folder like any other; the masks would silently be none.
