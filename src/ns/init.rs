@@ -25,7 +25,7 @@ use crate::plan::step::{Build, Identity, Inode, Plan, Route};
 use crate::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
 use crate::sys::memory::wipe_strings;
 use crate::sys::process::{Forked, close_all_but, fork_into, join_session_keyring};
-use crate::sys::signal::set_all_default;
+use crate::sys::signal::{set_all_default, wait};
 
 use super::channel::{Channel, FromJail, ToJail};
 use super::stdio::{self, Stdio};
@@ -295,7 +295,7 @@ fn pass_on_and_reap(command: Pid) -> FromJail {
     awaited.add(Signal::SIGCHLD);
     awaited.extend(PASSED_ON);
     loop {
-        match awaited.wait() {
+        match wait(&awaited) {
             Ok(Signal::SIGCHLD) => {
                 if let Some(end) = reap(command) {
                     return end;
@@ -314,7 +314,9 @@ fn pass_on_and_reap(command: Pid) -> FromJail {
             }
             // The command may be gone already; its end is the next SIGCHLD.
             Ok(signal) => drop(kill(command, signal)),
-            Err(_) => {}
+            Err(Errno::EINTR) => {}
+            // Deaf to the command's end; the supervisor is told by pid 1's.
+            Err(_) => std::process::exit(i32::from(EXIT_REFUSED)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Signal dispositions, which exec keeps where they are "ignore".
+//! Signal dispositions, which exec keeps where they are "ignore", and waiting.
 //!
 //! By rt_sigaction(2) itself: libc's sigaction hides signals 32 and 33, which it
 //! uses for threads, and a caller may have ignored those too.
@@ -7,6 +7,7 @@ use std::ptr;
 
 use nix::Result;
 use nix::errno::Errno;
+use nix::sys::signal::{SigSet, Signal};
 
 /// The last signal, `_NSIG` of asm/signal.h.
 const LAST: libc::c_int = 64;
@@ -69,6 +70,16 @@ fn set(signal: libc::c_int, handler: libc::sighandler_t) -> Result<()> {
         )
     };
     Errno::result(done).map(drop)
+}
+
+/// Waits for one of these signals, which must be blocked, and takes it: sigwaitinfo(2).
+///
+/// nix's `SigSet::wait` takes the error number that sigwait(3) returns for a success,
+/// and names a signal that wasn't written.
+pub fn wait(signals: &SigSet) -> Result<Signal> {
+    // SAFETY: the set is libc's own and outlives the call; a null siginfo_t is allowed.
+    let signal = unsafe { libc::sigwaitinfo(signals.as_ref(), ptr::null_mut()) };
+    Errno::result(signal).and_then(Signal::try_from)
 }
 
 /// Gives every signal but SIGKILL and SIGSTOP, which have no other, its default
