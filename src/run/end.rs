@@ -11,14 +11,28 @@ use crate::say;
 use super::signal_name;
 
 /// How far the jail is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     /// Pid 1 builds; the command doesn't exist.
     Building,
     /// The command's process confines itself.
     Confining,
+    /// It may call execve(2), which isn't known here yet.
+    Released,
     /// execve(2) was called.
     Running,
+}
+
+/// What the jail's side means by an end in this phase: before the command ran, that
+/// process was still groom-ns.
+pub(super) fn in_phase(phase: Phase, said: FromJail) -> FromJail {
+    match said {
+        FromJail::Exited(_) | FromJail::Killed(_) if phase != Phase::Running => {
+            let step = "the command's process ended before the command ran";
+            FromJail::Refused(Refusal::new(Reason::Setup, step).about(format!("{said:?}")))
+        }
+        said => said,
+    }
 }
 
 /// How a run ended.
@@ -31,6 +45,8 @@ pub(super) enum End {
     Signal(Phase, i32),
     /// The process that started groom-ns is gone.
     Abandoned(Phase),
+    /// A call of the supervisor's failed when the command may have been running.
+    Lost(Refusal),
 }
 
 impl End {
@@ -59,6 +75,11 @@ impl End {
             .about(signal_name(signal))),
             End::Abandoned(Phase::Running) => {
                 say::note("the process that started it is gone: the jail was killed");
+                Ok(killed_by(libc::SIGKILL))
+            }
+            End::Lost(why) => {
+                let errno = why.errno.unwrap_or_default();
+                say::note(format_args!("the jail was killed: {} {errno}", why.subject));
                 Ok(killed_by(libc::SIGKILL))
             }
             End::Abandoned(_) => Err(Refusal::new(

@@ -31,7 +31,7 @@ use crate::sys::process::pidfd_send_signal;
 use crate::sys::watch::watch;
 
 use super::door::Door;
-use super::end::{End, Phase};
+use super::end::{self, End, Phase};
 use super::pump::{self, Input};
 use super::{Jail, setup};
 
@@ -61,10 +61,10 @@ pub(super) fn supervise(
         .map_err(|error| failed("make the event loop", &error))?;
     runtime.block_on(async {
         let mut events = Events::watch(&jail, channel, signals, caller)?;
-        let end = events
-            .until_the_end(&mut jail, channel, pumps, door)
-            .await?;
-        end.code()
+        match events.until_the_end(&mut jail, channel, pumps, door).await {
+            Err(lost) if events.phase >= Phase::Released => End::Lost(lost).code(),
+            end => end?.code(),
+        }
     })
 }
 
@@ -221,7 +221,7 @@ impl<'run> Events<'run> {
                     self.let_go(channel)?;
                 }
                 Ok(Some((FromJail::Executing, _))) => self.phase = Phase::Running,
-                Ok(Some((end, _))) => return Ok(Some(end)),
+                Ok(Some((end, _))) => return Ok(Some(end::in_phase(self.phase, end))),
                 Err(Errno::EAGAIN) => break,
                 // tokio keeps a hung-up descriptor ready for ever.
                 Ok(None) | Err(Errno::ECONNRESET) => self.is_open = false,
@@ -232,14 +232,16 @@ impl<'run> Events<'run> {
     }
 
     /// Lets the command start, once the jail stands and the broker answers.
-    fn let_go(&self, channel: &Channel) -> Result<(), Refusal> {
+    fn let_go(&mut self, channel: &Channel) -> Result<(), Refusal> {
         if self.phase != Phase::Confining || self.is_opening {
             return Ok(());
         }
         match channel.send(&ToJail::Go) {
-            Ok(()) | Err(Errno::EPIPE) => Ok(()),
-            Err(errno) => Err(setup("send")(errno)),
+            Ok(()) => self.phase = Phase::Released,
+            Err(Errno::EPIPE) => {}
+            Err(errno) => return Err(setup("send")(errno)),
         }
+        Ok(())
     }
 
     /// Passes the pending signals on. Before the command runs and after it has
