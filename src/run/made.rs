@@ -80,13 +80,17 @@ pub(super) struct MadeLog {
 }
 
 impl MadeLog {
-    /// `inode` is what was made.
-    pub(super) fn new(file: LogFile, inode: Inode) -> MadeLog {
-        MadeLog {
+    /// `fd` is what was made just now; it is removed here if it can't be looked at.
+    pub(super) fn new(file: LogFile, fd: &OwnedFd) -> Result<MadeLog, Errno> {
+        let name = file.name.as_os_str();
+        let inode = tree::inode(fd).inspect_err(|_| {
+            let _ = unlinkat(&file.parent, name, UnlinkatFlags::NoRemoveDir);
+        })?;
+        Ok(MadeLog {
             file,
             inode,
             kept: false,
-        }
+        })
     }
 
     pub(super) fn keep(mut self) {

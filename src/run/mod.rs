@@ -116,8 +116,8 @@ fn make_door((config, supplies): (Config, Supplies)) -> Result<(Door, Option<Mad
     let (log, made) = match supplies.log {
         Some(file) => {
             let (fd, is_new) = file.open()?;
-            let inode = tree::inode(&fd).map_err(setup("fstat"))?;
-            (Log::to(fd), is_new.then(|| MadeLog::new(file, inode)))
+            let made = is_new.then(|| MadeLog::new(file, &fd)).transpose();
+            (Log::to(fd), made.map_err(setup("fstat"))?)
         }
         None => (Log::default(), None),
     };

@@ -147,8 +147,12 @@ impl LogFile {
             refusal.remedy("choose a file that the caller can append to")
         };
         let (fd, is_new) = opened.map_err(failed)?;
+        if is_new {
+            // Nothing can fail between its making and its taker.
+            return Ok((fd, true));
+        }
         match What::of(fstat(&fd).map_err(failed)?.st_mode) {
-            What::File => Ok((fd, is_new)),
+            What::File => Ok((fd, false)),
             what => Err(self.flag.is_wrong(&self.path, what, "a regular file")),
         }
     }
