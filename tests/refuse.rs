@@ -7,6 +7,8 @@ mod broker;
 mod common;
 #[path = "refuse/environment.rs"]
 mod environment;
+#[path = "refuse/failing_start.rs"]
+mod failing_start;
 #[path = "refuse/input.rs"]
 mod input;
 #[path = "refuse/mounts.rs"]

@@ -1,44 +1,43 @@
 //! Seccomp filters: to make a syscall fail, and to see whether one gets past
 //! the filters that are there already.
 
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::process::ExitCode;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, pipe, read, write};
 
+use crate::Outcome;
 use crate::raw::{self, sys};
 use crate::value::{self, syscall_number};
-use crate::{Outcome, situation};
 
-/// `struct seccomp_notif` as words: id, pid and flags, data (8 words).
-type Notification = [u64; 10];
+/// `struct seccomp_notif` as words: id, pid and flags, data (8 words: number and
+/// architecture, instruction, arguments).
+pub(crate) type Notification = [u64; 10];
 const RECEIVE: u64 = 0xc050_2100;
 const SEND: u64 = 0xc018_2101;
 
 /// What a filter answers to one syscall.
-enum Answer {
+pub(crate) enum Answer {
     Errno(Errno),
     /// A listener decides.
     Notify,
     /// A listener decides about these and about execve.
     NotifyWithExecve,
+    /// A listener decides about every syscall.
+    NotifyOfAll,
 }
 
 /// Which calls of a syscall are meant: all, or those whose argument has a value.
-struct Calls {
+pub(crate) struct Calls {
     nr: u32,
     argument: Option<(u8, u32)>,
 }
 
 impl Calls {
     /// `NAME` or `NAME:ARGINDEX:VALUE`.
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut parts = text.split(':');
         let nr = syscall_number(parts.next().unwrap_or_default());
         let argument = parts.next().zip(parts.next()).map(|(index, value)| {
@@ -54,14 +53,21 @@ impl Calls {
             argument,
         }
     }
+
+    /// Whether a call that a listener was told of is one of these.
+    pub(crate) fn mean(&self, call: &Notification) -> bool {
+        let low = |word: u64| word & u64::from(u32::MAX);
+        let argument = |(index, value)| low(call[4 + usize::from(index)]) == u64::from(value);
+        low(call[2]) == u64::from(self.nr) && self.argument.is_none_or(argument)
+    }
 }
 
 /// Installs a filter and no_new_privs on the calling thread. With
 /// [`Answer::Notify`] the listener is returned.
-fn install(calls: &Calls, answer: &Answer) -> Result<Option<OwnedFd>, Errno> {
+pub(crate) fn install(calls: &Calls, answer: &Answer) -> Result<Option<OwnedFd>, Errno> {
     let (action, flags) = match answer {
         Answer::Errno(errno) => (libc::SECCOMP_RET_ERRNO | (*errno as u32), 0),
-        Answer::Notify | Answer::NotifyWithExecve => (
+        Answer::Notify | Answer::NotifyWithExecve | Answer::NotifyOfAll => (
             libc::SECCOMP_RET_USER_NOTIF,
             libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
         ),
@@ -76,6 +82,7 @@ fn install(calls: &Calls, answer: &Answer) -> Result<Option<OwnedFd>, Errno> {
         program.extend([op(equal, 0, 1, execve), op(ret, 0, 0, action)]);
     }
     match calls.argument {
+        _ if matches!(answer, Answer::NotifyOfAll) => program.push(op(ret, 0, 0, action)),
         None => program.push(op(equal, 0, 1, calls.nr)),
         Some((index, value)) => program.extend([
             op(equal, 0, 3, calls.nr),
@@ -128,7 +135,7 @@ pub(crate) fn reaches_kernel(name: &str, args: &[&str]) -> Outcome {
     caller.join().expect("no panic").map(|_| String::new())
 }
 
-fn readable(listener: &OwnedFd, wait: Duration) -> bool {
+pub(crate) fn readable(listener: &OwnedFd, wait: Duration) -> bool {
     let mut polled = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
     let wait = PollTimeout::try_from(wait).expect("a short wait");
     poll(&mut polled, wait).is_ok()
@@ -137,7 +144,7 @@ fn readable(listener: &OwnedFd, wait: Duration) -> bool {
             .is_some_and(|got| got.contains(PollFlags::POLLIN))
 }
 
-fn hung_up(listener: &OwnedFd, wait: Duration) -> bool {
+pub(crate) fn hung_up(listener: &OwnedFd, wait: Duration) -> bool {
     let mut polled = [PollFd::new(listener.as_fd(), PollFlags::empty())];
     let wait = PollTimeout::try_from(wait).expect("a short wait");
     poll(&mut polled, wait).is_ok()
@@ -146,20 +153,24 @@ fn hung_up(listener: &OwnedFd, wait: Duration) -> bool {
             .is_some_and(|got| got.contains(PollFlags::POLLHUP))
 }
 
-fn receive(listener: &OwnedFd) -> Result<Notification, Errno> {
+pub(crate) fn receive(listener: &OwnedFd) -> Result<Notification, Errno> {
     let mut call: Notification = [0; 10];
     raw::ioctl(listener, RECEIVE, &mut call)?;
     Ok(call)
 }
 
 /// Answers a call: an errno, or success without executing it.
-fn answer(listener: &OwnedFd, call: &Notification, errno: Option<Errno>) -> Result<(), Errno> {
+pub(crate) fn answer(
+    listener: &OwnedFd,
+    call: &Notification,
+    errno: Option<Errno>,
+) -> Result<(), Errno> {
     let error = errno.map_or(0, |errno| u64::from((-(errno as i32)).cast_unsigned()));
     send(listener, [call[0], 0, error])
 }
 
 /// Lets the kernel execute a call.
-fn pass(listener: &OwnedFd, call: &Notification) -> Result<(), Errno> {
+pub(crate) fn pass(listener: &OwnedFd, call: &Notification) -> Result<(), Errno> {
     send(listener, [call[0], 0, 1 << 32])
 }
 
@@ -177,157 +188,7 @@ pub(crate) fn deny(calls: &str, errno: &str) -> Result<(), Errno> {
     install(&Calls::parse(calls), &Answer::Errno(errno_named(errno))).map(drop)
 }
 
-fn errno_named(name: &str) -> Errno {
+pub(crate) fn errno_named(name: &str) -> Errno {
     let number = value::integer(name);
     Errno::from_raw(i32::try_from(number).expect("an errno"))
-}
-
-/// Runs groom-ns and answers the `nth` call of a syscall in its setup with an
-/// errno: from its own execution to the next one, the jailed command's, which
-/// counts if execve is the syscall. The last line on stderr says how many
-/// calls there were, and whether anything survived.
-pub(crate) fn fail_nth(calls: &str, nth: &str, errno: &str, command: &[&str]) -> ExitCode {
-    at_nth(calls, nth, &Event::Fails(errno_named(errno)), command)
-}
-
-/// The same, but that call is made, after two paths have changed places.
-pub(crate) fn swap_at(calls: &str, nth: &str, paths: [&str; 2], command: &[&str]) -> ExitCode {
-    at_nth(calls, nth, &Event::Swaps(paths), command)
-}
-
-/// The same, but that call waits for a second. The last line also says whether
-/// the jailed command was executed meanwhile.
-pub(crate) fn hold_nth(calls: &str, nth: &str, command: &[&str]) -> ExitCode {
-    at_nth(calls, nth, &Event::Waits, command)
-}
-
-/// What happens at the call that was waited for.
-enum Event<'paths> {
-    Fails(Errno),
-    Swaps([&'paths str; 2]),
-    Waits,
-}
-
-/// How long a call waits.
-const WAIT: Duration = Duration::from_secs(1);
-
-/// What was seen of a setup.
-#[derive(Default)]
-struct Seen {
-    calls: usize,
-    executed_meanwhile: bool,
-}
-
-fn at_nth(calls: &str, nth: &str, event: &Event, command: &[&str]) -> ExitCode {
-    let calls = Calls::parse(calls);
-    let nth: usize = nth.parse().expect("a count");
-    // Two pipes: a socket's calls may be the ones to fail.
-    let (number_to_read, number_to_write) = pipe().expect("a pipe");
-    let (done_to_read, done_to_write) = pipe().expect("a pipe");
-    let mut number = [0; 4];
-    let child = match raw::fork().expect("a child") {
-        ForkResult::Child => {
-            let listener = install(&calls, &Answer::NotifyWithExecve)
-                .expect("a filter")
-                .expect("a listener");
-            write(&number_to_write, &listener.as_raw_fd().to_ne_bytes()).expect("a reader");
-            read(&done_to_read, &mut [0]).expect("the parent has its copy");
-            drop((number_to_read, number_to_write, done_to_read, done_to_write));
-            // The listener itself closes on execution.
-            situation::execute(command)
-        }
-        ForkResult::Parent { child } => child,
-    };
-    read(&number_to_read, &mut number).expect("the child's number");
-    let listener = copy_of(child, i32::from_ne_bytes(number)).expect("the child's listener");
-    write(&done_to_write, b"x").expect("the child reads");
-    let (seen, code) = supervise(&listener, child, &calls, nth, event);
-    let survived = !drained(&listener);
-    let meanwhile = if seen.executed_meanwhile {
-        ", executed meanwhile"
-    } else {
-        ""
-    };
-    let survivors = if survived { ", survivors" } else { "" };
-    eprintln!("probe: {} calls{meanwhile}{survivors}", seen.calls);
-    code
-}
-
-fn copy_of(pid: Pid, fd: i32) -> Result<OwnedFd, Errno> {
-    let pid = raw::number(pid.as_raw());
-    let pidfd = raw::owned(sys(libc::SYS_pidfd_open, &[pid, 0])?);
-    let pidfd = raw::number(pidfd.as_raw_fd());
-    sys(libc::SYS_pidfd_getfd, &[pidfd, raw::number(fd), 0]).map(raw::owned)
-}
-
-/// Answers until groom-ns ends; returns what was seen and its exit code.
-fn supervise(
-    listener: &OwnedFd,
-    child: Pid,
-    calls: &Calls,
-    nth: usize,
-    event: &Event,
-) -> (Seen, ExitCode) {
-    let (mut seen, mut executions) = (Seen::default(), 0);
-    let mut waiting: Option<(Notification, Instant)> = None;
-    loop {
-        if let Some((call, since)) = waiting
-            && since.elapsed() > WAIT
-        {
-            pass(listener, &call).expect("the call waits");
-            waiting = None;
-        }
-        if readable(listener, Duration::from_millis(2))
-            && let Ok(call) = receive(listener)
-        {
-            let nr = call[2] & u64::from(u32::MAX);
-            let execve = i64::try_from(nr) == Ok(libc::SYS_execve);
-            executions += usize::from(execve);
-            seen.executed_meanwhile |= execve && waiting.is_some();
-            let of_setup = executions == 1 && !execve || executions == 2 && execve;
-            let counts = of_setup && nr == u64::from(calls.nr);
-            seen.calls += usize::from(counts);
-            let answered = match event {
-                _ if !(counts && seen.calls == nth) => pass(listener, &call),
-                Event::Fails(errno) => answer(listener, &call, Some(*errno)),
-                Event::Swaps(paths) => exchange(paths).and_then(|()| pass(listener, &call)),
-                Event::Waits => {
-                    waiting = Some((call, Instant::now()));
-                    Ok(())
-                }
-            };
-            answered.expect("the call waits");
-            continue;
-        }
-        match waitpid(child, Some(WaitPidFlag::WNOHANG)).expect("the command") {
-            WaitStatus::StillAlive => {}
-            status => return (seen, situation::exit_code(status)),
-        }
-    }
-}
-
-fn exchange([one, other]: &[&str; 2]) -> Result<(), Errno> {
-    renameat2(
-        AT_FDCWD,
-        *one,
-        AT_FDCWD,
-        *other,
-        RenameFlags::RENAME_EXCHANGE,
-    )
-}
-
-/// Whether every process under the filter ended soon after the command did.
-fn drained(listener: &OwnedFd) -> bool {
-    let end = Instant::now() + Duration::from_secs(5);
-    while Instant::now() < end {
-        if hung_up(listener, Duration::from_millis(5)) {
-            return true;
-        }
-        if readable(listener, Duration::ZERO)
-            && let Ok(call) = receive(listener)
-        {
-            let _gone = pass(listener, &call);
-        }
-    }
-    false
 }

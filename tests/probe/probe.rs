@@ -17,6 +17,7 @@ mod look;
 #[allow(dead_code, reason = "the tests use the rest")]
 mod message;
 mod net;
+mod nth;
 mod procs;
 mod raw;
 mod scan;

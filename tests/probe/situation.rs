@@ -11,17 +11,18 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, setsid};
 
 use crate::raw::{self, sys};
-use crate::{filter, value, world};
+use crate::{filter, nth, value, world};
 
 /// Makes the surrounding and executes the command in it, as the same process
 /// where that is possible: groom-ns then has the caller as its parent.
 pub(crate) fn run(situation: &[&str], command: &[&str]) -> ExitCode {
     match situation {
-        ["fail-nth", calls, nth, errno] => return filter::fail_nth(calls, nth, errno, command),
-        ["hold-nth", calls, nth] => return filter::hold_nth(calls, nth, command),
+        ["fail-nth", calls, nth, errno] => return nth::fail(calls, nth, errno, command),
+        ["hold-nth", calls, nth] => return nth::hold(calls, nth, command),
         ["swap-at", calls, nth, one, other] => {
-            return filter::swap_at(calls, nth, [one, other], command);
+            return nth::swap_at(calls, nth, [one, other], command);
         }
+        ["trace-setup"] => return nth::trace(command),
         ["parent"] => return parent(command),
         ["foreign-proc"] => return foreign_proc(command),
         ["in-pty"] => return in_pty(command),
