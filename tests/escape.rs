@@ -2,6 +2,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, missing_docs)]
 
+#[path = "escape/bombs.rs"]
+mod bombs;
 mod common;
 #[path = "escape/cores.rs"]
 mod cores;
@@ -9,8 +11,12 @@ mod cores;
 mod descriptors;
 #[path = "escape/devices.rs"]
 mod devices;
+#[path = "escape/groups.rs"]
+mod groups;
 #[path = "escape/ipc.rs"]
 mod ipc;
+#[path = "escape/kills.rs"]
+mod kills;
 #[path = "escape/leaks.rs"]
 mod leaks;
 #[path = "escape/mount_calls.rs"]

@@ -151,6 +151,17 @@ fn signals_are_passed_on() {
 }
 
 #[test]
+fn signals_that_end_nothing_are_passed_on_too() {
+    let workspace = Workspace::new();
+    for sent in [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGWINCH] {
+        let mut child = workspace.jail().start(&["catch"]);
+        wait_for_line(&mut child, "ready");
+        signal(&child, sent);
+        assert_eq!(finish(child).outcome(), format!("ok {sent}"));
+    }
+}
+
+#[test]
 fn a_command_that_stopped_itself_can_be_ended() {
     let workspace = Workspace::new();
     let script = [
@@ -175,29 +186,6 @@ fn a_stopped_run_goes_on() {
     std::thread::sleep(Duration::from_millis(50));
     signal(&child, Signal::SIGCONT);
     assert_eq!(finish(child).outcome(), "ok slept");
-}
-
-#[test]
-fn nothing_survives_a_launcher_that_is_killed_at_any_moment() {
-    let workspace = Workspace::with_git();
-    let (copy, name) = workspace.named_binary();
-    let marker = unique("survivor");
-    let launches = if std::env::var_os("GROOM_NS_LONG").is_some() {
-        1000
-    } else {
-        40
-    };
-    for launch in 0..launches {
-        let jail = workspace.jail().writable().binary(copy.clone());
-        let mut child = jail.start(&["stubborn", "60", &marker]);
-        // 0 to 20 ms, from before the fork to a command that has long been running.
-        std::thread::sleep(Duration::from_micros(500 * (launch % 41)));
-        child.kill().expect("our child");
-        // Its end also waits for the end of both outputs.
-        let _ = finish(child);
-    }
-    wait_until_gone("a command", || processes_with(&marker));
-    wait_until_gone("a process of groom-ns", || processes_named(&name));
 }
 
 #[test]

@@ -25,6 +25,31 @@ fn a_crash_leaves_no_core() {
 }
 
 #[test]
+fn outside_the_same_crash_leaves_one() {
+    // The control of the above, where the host's setting lets it be made: a handler
+    // of the host is not for a test to run.
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").expect("/proc");
+    let limit = nix::sys::resource::Resource::RLIMIT_CORE;
+    let (_, hard) = nix::sys::resource::getrlimit(limit).expect("a limit");
+    if pattern.contains(['|', '/']) || hard == 0 {
+        eprintln!("vacuous: this host writes no core into the current folder: {pattern}");
+        return;
+    }
+    let workspace = Workspace::new();
+    let folder = workspace.folder("crash");
+    let script = format!(
+        "ulimit -c unlimited; exec {} die-by {}",
+        path_str(&workspace.probe()),
+        libc::SIGSEGV
+    );
+    let mut sh = std::process::Command::new("sh");
+    let status = sh.args(["-c", &script]).current_dir(&folder).status();
+    assert!(!status.expect("sh").success());
+    let cores = std::fs::read_dir(&folder).expect("a folder").count();
+    assert_eq!(cores, 1, "vacuous: no core outside either");
+}
+
+#[test]
 fn the_limit_is_the_one_that_also_stops_a_handler() {
     // Changing the host's core_pattern is not a test's to do: 1 is the value
     // at which the kernel runs no handler (core(5)), 0 isn't.

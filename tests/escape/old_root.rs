@@ -35,6 +35,9 @@ fn walking_upwards_ends_at_the_jails_root() {
     let run = workspace.jail().run(&[&["each"], &items[..]].concat());
     let lines = run.lines();
     assert!(lines.iter().all(|line| *line == lines[0]), "{run:#?}");
+    // Control: from the same folder outside, the same walk ends at the host's root.
+    let outside = workspace.unjailed(&["list", &up]);
+    assert_ne!(outside.outcome(), lines[0], "vacuous: one root");
 }
 
 #[test]

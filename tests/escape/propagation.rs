@@ -1,4 +1,6 @@
-//! Mounts that arrive later through a shared source (bubblewrap#522).
+//! Mounts that travel through a shared source, in either direction (bubblewrap#522).
+
+use std::fs;
 
 use crate::common::{Workspace, path_str};
 
@@ -19,4 +21,39 @@ fn a_later_mount_of_the_host_does_not_appear_inside() {
     let jail = workspace.jail_with_out().in_situation(&situation);
     let run = jail.run_program(&["sh", "-c", &script]);
     assert_eq!(run.outcome(), "unseen");
+}
+
+#[test]
+fn no_mount_of_the_jail_appears_outside() {
+    let workspace = Workspace::with_git();
+    // Control: beneath a shared mount, another namespace's mount does appear.
+    let shared = workspace.folder("shared");
+    let outside = workspace.unjailed(&["propagates", path_str(&shared)]);
+    assert_eq!(outside.outcome(), "ok seen", "vacuous");
+
+    let out = workspace.folder("out");
+    let path = |name: &str| path_str(&workspace.path(name)).to_owned();
+    let (before, during, out) = (path("before"), path("during"), path_str(&out));
+    // The table is read while the command waits.
+    let script = format!(
+        "cat /proc/self/mounts >{before}; \"$@\" & \
+         while [ ! -e {out}/ready ] && kill -0 $!; do sleep 0.01; done; \
+         cat /proc/self/mounts >{during}; : >{out}/done; wait $!"
+    );
+    let mount = format!("shared:{}", path_str(&shared));
+    let file = format!("file:{}/file:text", path_str(&shared));
+    let jail = workspace
+        .jail_with_out()
+        .writable()
+        .flag("--ro-file", &shared);
+    let jail = jail.in_situation(&["mounts", &mount, &file, "--", "sh", "-c", &script]);
+    let waits = format!(
+        ": >{out}/ready; while [ ! -e {out}/done ]; do sleep 0.01; done; cat {}/file",
+        path_str(&shared)
+    );
+    let run = jail.run_program(&["sh", "-c", &waits]);
+    assert_eq!(run.outcome(), "text");
+    let [before, during] = [before, during].map(|path| fs::read_to_string(path).expect("a table"));
+    assert!(before.contains(path_str(&shared)), "vacuous: {before}");
+    assert_eq!(before, during);
 }

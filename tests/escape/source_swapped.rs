@@ -2,11 +2,16 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use crate::common::{Run, Workspace, path_str};
+
+const LAUNCHES: usize = 500;
+/// How many starts are under way at once: most of a start is waiting.
+const WORKERS: usize = 6;
 
 /// Ends the exchanges, also those of a test that fails.
 struct Stops<'flag>(&'flag AtomicBool);
@@ -29,36 +34,43 @@ fn what_was_judged_is_what_is_seen() {
     let control = workspace.jail_with_out().flag("--clone", &link);
     control.run(&["read", "which"]).assert_refused("overlap");
 
-    let launches = if std::env::var_os("GROOM_NS_LONG").is_some() {
-        500
-    } else {
-        100
-    };
     let stop = AtomicBool::new(false);
-    let (mut seen, mut refused) = (0, 0);
+    let next = AtomicUsize::new(0);
+    let (seen, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        let _stops = Stops(&stop);
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 let exchange = RenameFlags::RENAME_EXCHANGE;
                 renameat2(AT_FDCWD, &clone, AT_FDCWD, &link, exchange).expect("both stay");
             }
         });
-        for _ in 0..launches {
-            let run = workspace.jail_with_out().run(&["read", "which"]);
-            match run.code {
-                Some(0) => {
-                    assert_eq!(run.outcome(), "ok clone", "the other folder was seen");
-                    seen += 1;
+        let launch = |out: &Path| {
+            while next.fetch_add(1, Ordering::Relaxed) < LAUNCHES {
+                let jail = workspace.jail().flag("--out-dir", out);
+                let run = jail.run(&["read", "which"]);
+                match run.code {
+                    Some(0) => {
+                        assert_eq!(run.outcome(), "ok clone", "the other folder was seen");
+                        seen.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Some(125) => drop(refused.fetch_add(1, Ordering::Relaxed)),
+                    _ => panic!("neither ran nor refused: {run:#?}"),
                 }
-                Some(125) => refused += 1,
-                _ => panic!("neither ran nor refused: {run:#?}"),
             }
+        };
+        let workers: Vec<_> = (0..WORKERS)
+            .map(|number| workspace.path(&format!("out-{number}")))
+            .map(|out| scope.spawn(move || launch(&out)))
+            .collect();
+        let _stops = Stops(&stop);
+        for worker in workers {
+            worker.join().expect("a worker");
         }
     });
+    let (seen, refused) = (seen.into_inner(), refused.into_inner());
     assert!(
-        refused > 0,
-        "vacuous: the exchange never met a start ({seen} ran)"
+        refused > 0 && seen > 0,
+        "vacuous: the exchange never met a start, or always ({seen} ran)"
     );
     eprintln!(
         "{seen} ran and {refused} were refused of {}",

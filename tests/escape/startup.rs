@@ -150,6 +150,33 @@ fn inherited_state_is_reset() {
 }
 
 #[test]
+fn what_is_inherited_is_what_the_readme_says() {
+    let workspace = Workspace::new();
+    let plain = workspace.unjailed(&["state"]);
+    let outside = workspace.unjailed_in(&["odd-state"], &["state"]);
+    let run = workspace
+        .jail()
+        .host_env("LC_ALL", "C")
+        .in_situation(&["odd-state"])
+        .run(&["each", "state", "env"]);
+    // Niceness and processors are the caller's, the limit of files isn't.
+    for (field, is_inherited) in [("nice=", true), ("processors=", true), ("files=", false)] {
+        let of = |run: &crate::common::Run| {
+            let mut lines = run.lines().into_iter().map(ToOwned::to_owned);
+            lines.find(|line| line.starts_with(field))
+        };
+        if of(&plain) == of(&outside) && field == "processors=" {
+            eprintln!("vacuous: there is one processor alone");
+        } else {
+            assert_ne!(of(&plain), of(&outside), "vacuous");
+        }
+        assert_eq!(of(&run) == of(&outside), is_inherited, "{field}: {run:#?}");
+    }
+    assert!(run.lines().contains(&"files=1024"), "{run:#?}");
+    assert!(!run.stdout.contains("LC_ALL"), "{run:#?}");
+}
+
+#[test]
 fn the_command_waits_for_pid_1_to_be_confined() {
     let workspace = Workspace::new();
     // Control: of two processes that don't wait for each other, one is executed

@@ -72,6 +72,16 @@ fn the_command_is_in_a_session_of_its_own() {
             "{situation:?}: {run:#?}"
         );
     }
+    // Control: without the jail it is the caller's.
+    let outside = workspace.unjailed_in(&["parent"], &["state"]);
+    let own = format!(
+        "session={}",
+        nix::unistd::getsid(None).expect("our session")
+    );
+    assert!(
+        outside.lines().contains(&own.as_str()),
+        "vacuous: {outside:#?}"
+    );
 }
 
 #[test]

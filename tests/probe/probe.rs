@@ -80,6 +80,7 @@ fn verb(args: &[&str]) -> Outcome {
             Ok(scan::needle(masked, &pids))
         }
         ["scan-self", masked] => Ok(scan::needle(masked, &[std::process::id()])),
+        ["propagates", dir] => world::propagates(dir),
         ["say", words @ ..] => Ok(words.join(" ")),
         ["read", path] => look::read(path),
         ["write", path, text] => look::write(path, text),

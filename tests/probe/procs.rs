@@ -152,12 +152,15 @@ pub(crate) fn state() -> Outcome {
     // getpriority(2) by number returns 20 minus the nice value.
     let nice = 20 - sys(libc::SYS_getpriority, &[0, 0])?;
     let (soft, hard) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_CORE)?;
+    let (files, _) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)?;
     let session = nix::unistd::getsid(None)?;
     Ok(format!(
-        "\numask={:o}\nnice={nice}\nblocked={}\nignored={}\ncores={soft}/{hard}\nsession={session}",
+        "\numask={:o}\nnice={nice}\nblocked={}\nignored={}\ncores={soft}/{hard}\nfiles={files}\n\
+         processors={}\nsession={session}",
         umask.bits(),
         field("SigBlk:"),
         field("SigIgn:"),
+        field("Cpus_allowed_list:"),
     ))
 }
 

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::process::ExitCode;
 
 use nix::pty::openpty;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::SigSet;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, setsid};
@@ -47,6 +48,12 @@ pub(crate) fn run(situation: &[&str], command: &[&str]) -> ExitCode {
         }
         ["with-groups", groups @ ..] => with_groups(groups),
         ["odd-state"] => odd_state(),
+        ["as-user", uid, groups @ ..] => {
+            with_groups(groups);
+            let id = value::integer(uid);
+            sys(libc::SYS_setresgid, &[id; 3]).expect("root's privilege");
+            sys(libc::SYS_setresuid, &[id; 3]).expect("root's privilege");
+        }
         ["new-session"] => {
             setsid().expect("not a group leader yet");
         }
@@ -173,6 +180,9 @@ fn with_fd(spec: &str) {
         sys(libc::SYS_openat, &args)
     };
     let opened = opened.expect(what).cast_unsigned();
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    let soft = soft.max((number + 1).min(hard));
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("a lower limit than the hard one");
     if opened != number {
         sys(libc::SYS_dup2, &[opened, number]).expect("a free number");
         sys(libc::SYS_close, &[opened]).expect("an open descriptor");
@@ -193,6 +203,9 @@ fn with_groups(groups: &[&str]) {
 fn odd_state() {
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o777));
     sys(libc::SYS_setpriority, &[0, 0, 7]).expect("a nicer value");
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, 100, hard).expect("a lower limit");
+    one_processor();
     SigSet::all().thread_block().expect("a mask");
     for signal in [
         libc::SIGINT,
@@ -203,6 +216,25 @@ fn odd_state() {
     ] {
         raw::disposition(signal, 1).expect("a disposition");
     }
+}
+
+/// Keeps to the first of the processors that may be used.
+fn one_processor() {
+    let mut mask = [0_u64; 16];
+    let size = size_of_val(&mask) as u64;
+    let filled = sys(
+        libc::SYS_sched_getaffinity,
+        &[0, size, raw::address_mut(&mut mask)],
+    );
+    filled.expect("a mask");
+    let first = mask
+        .iter()
+        .position(|word| *word != 0)
+        .expect("a processor");
+    let lowest = mask[first] & mask[first].wrapping_neg();
+    mask = [0; 16];
+    mask[first] = lowest;
+    sys(libc::SYS_sched_setaffinity, &[0, size, raw::address(&mask)]).expect("one of our own");
 }
 
 /// Gives the command a terminal as stdin and controlling terminal. What the

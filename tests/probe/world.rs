@@ -60,6 +60,28 @@ pub(crate) fn no_more_userns() -> Result<(), Errno> {
     Ok(())
 }
 
+/// Whether a mount that another namespace makes beneath a shared one is seen here.
+pub(crate) fn propagates(dir: &str) -> crate::Outcome {
+    own_userns()?;
+    mount("probe", dir, "tmpfs", 0, "mode=755")?;
+    mount("none", dir, "", libc::MS_SHARED, "")?;
+    let inner = format!("{dir}/inner");
+    fs::create_dir(&inner).expect("a mount point");
+    if let ForkResult::Child = raw::fork()? {
+        unshare(libc::CLONE_NEWNS).expect("a mount namespace");
+        mount("probe", &inner, "tmpfs", 0, "").expect("a mount");
+        raw::exit_now(0);
+    }
+    nix::sys::wait::wait()?;
+    let table = fs::read_to_string("/proc/self/mounts").expect("/proc");
+    let seen = if table.contains(&inner) {
+        "seen"
+    } else {
+        "unseen"
+    };
+    Ok(seen.into())
+}
+
 pub(crate) fn unshare(flags: i32) -> Result<(), Errno> {
     sys(libc::SYS_unshare, &[raw::number(flags)]).map(drop)
 }
