@@ -4,6 +4,8 @@
 
 #[path = "escape/bombs.rs"]
 mod bombs;
+#[path = "escape/catalogue.rs"]
+mod catalogue;
 mod common;
 #[path = "escape/cores.rs"]
 mod cores;
