@@ -10,7 +10,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use common::host::unique;
+use common::host::{system_program, unique};
 use common::{Attack, Workspace, assert_denied, path_str};
 
 #[test]
@@ -261,6 +261,25 @@ fn a_listening_socket_in_a_given_folder_is_out_of_reach() {
         .jail_with_out()
         .flag("--ro-file", &in_given)
         .refused("socket");
+}
+
+#[test]
+fn a_listening_socket_of_its_own_can_be_reached() {
+    // Also by a child: no right of landlock's is needed for it, and none is given.
+    let workspace = Workspace::new();
+    let script = "import os, socket, sys\n\
+        listener = socket.socket(socket.AF_UNIX)\n\
+        listener.bind(sys.argv[1])\n\
+        listener.listen()\n\
+        os.fork() or sys.exit(socket.socket(socket.AF_UNIX).connect(sys.argv[1]))\n\
+        listener.accept()\n\
+        print(os.waitstatus_to_exitcode(os.wait()[1]))";
+    let python = system_program("python3", "python3");
+    for place in [workspace.out_dir().join("socket"), "/tmp/socket".into()] {
+        let command = [&python, "-c", script, path_str(&place)];
+        let run = workspace.jail_with_out().run_program(&command);
+        assert_eq!(run.outcome(), "0", "{}", place.display());
+    }
 }
 
 #[test]
