@@ -63,7 +63,7 @@ pub fn open(
                 .path(&bind.source)
                 .errno(errno)
                 .remedy(
-                    "its file system, or one mounted beneath it, can't be id-mapped (overlay, proc, sysfs …): \
+                    "its file system, or one mounted beneath it, can't be id-mapped (overlay, proc, sysfs, tmpfs before Linux 6.3 …): \
                      put it on a volume, or start groom-ns as the owner of the files",
                 );
         }
