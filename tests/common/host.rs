@@ -6,6 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// This long on the machine that tests are written for; `GROOM_NS_TEST_SLOWDOWN` times
+/// that where each syscall is emulated.
+pub(crate) fn patience(time: Duration) -> Duration {
+    let factor = std::env::var("GROOM_NS_TEST_SLOWDOWN").ok();
+    time * factor.map_or(1, |text| text.parse().expect("a whole number"))
+}
+
 /// Whether the tests run as root: some promises then have another form.
 pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
@@ -84,7 +91,7 @@ fn processes(wanted: impl Fn(i32) -> bool) -> Vec<i32> {
 
 /// Waits until `left` lists nothing, or panics with what is left.
 pub(crate) fn wait_until_gone(what: &str, left: impl Fn() -> Vec<i32>) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + patience(Duration::from_secs(10));
     while !left().is_empty() {
         assert!(Instant::now() < end, "{what} survived: {:?}", left());
         std::thread::sleep(Duration::from_millis(5));

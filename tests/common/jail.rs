@@ -317,7 +317,7 @@ pub(crate) fn spawn(command: &mut Command) -> Child {
 pub(crate) fn finish(mut child: Child) -> Run {
     let stdout = collect(child.stdout.take());
     let stderr = collect(child.stderr.take());
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + host::patience(LIMIT);
     let status = loop {
         if let Some(status) = child.try_wait().expect("a child of this process") {
             break status;
@@ -330,7 +330,7 @@ pub(crate) fn finish(mut child: Child) -> Run {
     };
     // Whoever still holds an output outlived groom-ns.
     let rest = |output: mpsc::Receiver<String>, name: &str| {
-        let text = output.recv_timeout(Duration::from_secs(20));
+        let text = output.recv_timeout(host::patience(Duration::from_secs(20)));
         text.unwrap_or_else(|_| panic!("somebody holds {name} after the run's end"))
     };
     Run {

@@ -1,6 +1,6 @@
 //! Ways back to the host's root (hakoniwa#164, shocker).
 
-use crate::common::{Attack, Workspace, assert_denied};
+use crate::common::{Attack, Workspace, assert_denied, path_str};
 
 #[test]
 fn no_link_of_proc_leads_out() {
@@ -43,14 +43,16 @@ fn walking_upwards_ends_at_the_jails_root() {
 #[test]
 fn no_file_is_opened_by_its_handle() {
     let workspace = Workspace::new();
+    // Not a file of the system, whose root may be an overlay, which has no handles.
+    let file = path_str(&workspace.probe()).to_owned();
     let attacks = [
         Attack::filtered("open_by_handle_at 0 %0,0 0", &["EPERM"]),
-        Attack::new("by-handle /usr/bin/env", &["EPERM", "ENOSYS"])
+        Attack::new(format!("by-handle {file}"), &["EPERM", "ENOSYS"])
             .control("say vacuous-as-a-user"),
     ];
     assert_denied(&workspace, workspace.jail(), &attacks);
     if crate::common::is_root() {
-        let outside = workspace.unjailed(&["by-handle", "/usr/bin/env"]);
+        let outside = workspace.unjailed(&["by-handle", &file]);
         assert_eq!(outside.outcome(), "ok", "vacuous: root can't either");
     }
 }

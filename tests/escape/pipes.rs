@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::stat::fstat;
 
+use crate::common::host::patience;
 use crate::common::{Workspace, finish};
 
 /// What the caller can see of its pipe: mode, owner, capacity, flags of the shared
@@ -117,7 +118,9 @@ fn a_file_as_input_is_not_rewound_to_before_the_run() {
 fn a_closed_output_or_input_is_closed_outside_too() {
     let workspace = Workspace::new();
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
-    let script = ["sh", "-c", "echo text; exec >&-; sleep 3"];
+    let (soon, late) = (Duration::from_secs(2), Duration::from_secs(3));
+    let (soon, late) = (patience(soon), patience(late).as_secs());
+    let script = ["sh", "-c", &format!("echo text; exec >&-; sleep {late}")];
     let mut command = workspace.jail().stdio(1, writer).command(&script);
     let start = Instant::now();
     let child = command.spawn().expect("groom-ns");
@@ -125,24 +128,18 @@ fn a_closed_output_or_input_is_closed_outside_too() {
     let mut text = String::new();
     reader.read_to_string(&mut text).expect("the output");
     assert_eq!(text, "text\n");
-    assert!(
-        start.elapsed() < Duration::from_secs(2),
-        "the end is seen before the run's"
-    );
+    assert!(start.elapsed() < soon, "the end is seen before the run's");
     assert_eq!(finish(child).code, Some(0));
 
     let (reader, writer) = std::io::pipe().expect("a pipe");
-    let script = ["sh", "-c", "exec <&-; sleep 3"];
+    let script = ["sh", "-c", &format!("exec <&-; sleep {late}")];
     let mut command = workspace.jail().stdio(0, reader).command(&script);
     let start = Instant::now();
     let child = command.spawn().expect("groom-ns");
     drop(command);
     // EPIPE; more than the pipes on the way hold would block for ever else.
     while nix::unistd::write(&writer, &[0; 4096]).is_ok() {
-        assert!(
-            start.elapsed() < Duration::from_secs(2),
-            "nobody reads, and nobody says so"
-        );
+        assert!(start.elapsed() < soon, "nobody reads, and nobody says so");
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(finish(child).code, Some(0));
@@ -154,13 +151,13 @@ fn a_reader_that_does_not_read_keeps_no_run_from_ending() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let mut command = workspace.jail().stdio(1, writer).command(&["yes"]);
     let child = command.spawn().expect("groom-ns");
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(patience(Duration::from_millis(300)));
     let start = Instant::now();
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("kill");
     let run = finish(child);
     assert_eq!(run.code, Some(128 + 15));
     assert!(run.stderr.contains("output is lost"), "{run:#?}");
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < patience(Duration::from_secs(5)));
     drop(reader);
 }

@@ -137,13 +137,14 @@ fn foreign_proc(command: &[&str]) -> ExitCode {
     parent(command)
 }
 
-/// Runs the command on a shared tmpfs at `dir`; once the file `trigger` says
+/// Runs the command with a shared mount at `dir`, of itself; once the file `trigger` says
 /// so, mounts another beneath it, with a file in it, and removes `trigger`.
 fn late_mount(dir: &str, trigger: &str, command: &[&str]) -> ExitCode {
     world::own_mounts().expect("a mount namespace");
     let late = format!("{dir}/late");
-    shared_tmpfs(dir).expect("a shared mount");
-    fs::create_dir(&late).expect("a mount point");
+    world::mount(dir, dir, "", libc::MS_BIND, "").expect("a mount");
+    world::mount("none", dir, "", libc::MS_SHARED, "").expect("a shared mount");
+    fs::create_dir_all(&late).expect("a mount point");
     let child = match raw::fork().expect("a child") {
         ForkResult::Child => execute(command),
         ForkResult::Parent { child } => child,
