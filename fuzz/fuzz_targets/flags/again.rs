@@ -1,0 +1,87 @@
+//! A command line written out again from what was understood.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::ValueEnum;
+use groom_ns::cli::{BrokerArgs, Command};
+
+/// None for what isn't a command.
+pub fn words(command: &Command) -> Option<Vec<OsString>> {
+    let mut line = Line(Vec::new());
+    match command {
+        Command::Print(_) => return None,
+        Command::Shim(shim) => {
+            line.word("shim");
+            line.switch("--json-errors", shim.json_errors);
+            line.word("--");
+            line.word(shim.port.to_string());
+            line.word(&shim.socket);
+        }
+        Command::Broker(broker) => {
+            line.word("broker");
+            line.flag("--listen", Some(&broker.listen));
+            line.args(&broker.args);
+            line.flag("--ready-fd", broker.ready_fd.map(|fd| fd.to_string()));
+            line.flag("--peer-uid", broker.peer_uid.map(|uid| uid.to_string()));
+            line.flag("--token-file", broker.token_file.as_ref());
+            line.flag("--log", broker.log.as_ref());
+            line.switch("--json-errors", broker.json_errors);
+            line.word(name(&broker.provider));
+        }
+        Command::Run(run) => {
+            line.word("run");
+            line.flag("--clone", run.clone.as_ref());
+            line.flag("--clone-mode", Some(name(&run.clone_mode)));
+            line.flag("--out-dir", run.out_dir.as_ref());
+            line.flag("--ro-file", &run.ro_files);
+            line.flag("--env", &run.env);
+            line.flag("--uds", run.uds.as_ref());
+            line.flag("--broker", run.broker.as_ref().map(name));
+            line.args(&run.broker_args);
+            line.flag("--shim-port", run.shim_port.map(|port| port.to_string()));
+            line.flag("--broker-log", run.broker_log.as_ref());
+            line.flag("--landlock", Some(name(&run.landlock)));
+            line.switch("--allow-ptrace", run.allow_ptrace);
+            line.flag("--plan", run.plan.as_ref().map(name));
+            line.switch("--json-errors", run.json_errors);
+            line.word("--");
+            run.command.iter().for_each(|word| line.word(word));
+        }
+    }
+    Some(line.0)
+}
+
+fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().unwrap().get_name().to_owned()
+}
+
+struct Line(Vec<OsString>);
+
+impl Line {
+    fn word(&mut self, word: impl AsRef<OsStr>) {
+        self.0.push(word.as_ref().to_owned());
+    }
+
+    fn switch(&mut self, flag: &str, is_on: bool) {
+        self.0.extend(is_on.then(|| flag.into()));
+    }
+
+    fn flag(&mut self, flag: &str, values: impl IntoIterator<Item = impl AsRef<OsStr>>) {
+        for value in values {
+            let mut word = OsString::from(format!("{flag}="));
+            word.push(value);
+            self.0.push(word);
+        }
+    }
+
+    fn args(&mut self, args: &BrokerArgs) {
+        self.flag("--upstream", args.upstream.as_ref());
+        self.flag("--upstream-ca", args.upstream_ca.as_ref());
+        self.switch("--key-stdin", args.key.key_stdin);
+        self.flag("--key-file", args.key.key_file.as_ref());
+        self.flag("--key-fd", args.key.key_fd.map(|fd| fd.to_string()));
+        self.flag("--key-env", args.key.key_env.as_ref());
+        self.flag("--auth-header", args.auth_header.as_ref());
+        self.flag("--allow-route", &args.allow_routes);
+    }
+}
