@@ -160,15 +160,16 @@ fn on_broker_socket(role: Role, path: &Path) -> Result<(), Refusal> {
 }
 
 /// Whole home folders: the caller's (`own`, canonical), and those of passwd(5),
-/// by their text alone, since looking at them may mount them (autofs).
+/// by their text alone, since looking at them may mount them (autofs). The caller's
+/// is one wherever it lies: a service that starts runs has its keys in `/var`.
 pub(crate) fn homes(own: Option<PathBuf>, passwd: &str) -> Vec<PathBuf> {
     passwd
         .lines()
         .filter_map(|line| line.split(':').nth(5))
         .filter(|home| home.starts_with('/'))
         .map(|home| clean(Path::new(home)))
-        .chain(own)
         .filter(|home| !SERVICE_HOMES.iter().any(|place| home.starts_with(place)))
+        .chain(own)
         .filter(|home| home != Path::new("/"))
         .collect()
 }
@@ -308,6 +309,8 @@ mod tests {
         let expected = ["/root", "/home/u", "/h/me"].map(PathBuf::from);
         assert_eq!(found, expected);
         assert_eq!(homes(Some(PathBuf::from("/")), ""), [] as [PathBuf; 0]);
+        let service = PathBuf::from("/var/lib/ci");
+        assert_eq!(homes(Some(service.clone()), ""), [service]);
     }
 
     #[test]
