@@ -86,7 +86,7 @@ fn start(command: &cli::Run, kept: Kept, caller: Caller) -> Result<ExitCode> {
     let (policy, plan, held, supplies) = plan(command, kept)?;
     match command.plan {
         Some(PlanFormat::Text) => print(&plan.to_string()),
-        Some(PlanFormat::Json) => print(&(serde_json::to_string_pretty(&plan)? + "\n")),
+        Some(PlanFormat::Json) => print(&plan.json()?),
         None => {
             for warning in &plan.warnings {
                 say::note(format_args!("warning: {warning}"));

@@ -190,7 +190,7 @@ fn compare(name: &str, found: &str) {
 }
 
 fn json(plan: &Plan) -> String {
-    serde_json::to_string_pretty(plan).expect("a plan is data") + "\n"
+    plan.json().expect("a plan is data")
 }
 
 #[test]
@@ -250,4 +250,14 @@ fn without_landlock_nothing_is_claimed_of_it() {
         !plan.to_string().contains("check: reading"),
         "the canary proves landlock alone"
     );
+}
+
+#[test]
+fn json_has_no_path_that_is_not_utf8() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut plan = user_plan();
+    plan.exec.cwd.push(std::ffi::OsStr::from_bytes(b"\xff"));
+    let refusal = plan.json().expect_err("refused");
+    assert_eq!(refusal.reason, crate::refusal::Reason::Path);
+    assert!(plan.to_string().contains("/home/u/clone/\\xff"));
 }

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::command::Check;
 use super::step::{Access, Bind, Broker, Build, Kind, Plan, Tmpfs};
-use crate::refusal::shown;
+use crate::refusal::{Reason, Refusal, shown};
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -52,6 +52,19 @@ impl Lines<'_, '_> {
 }
 
 impl Plan {
+    /// The plan as JSON, over several lines and with a newline at its end.
+    ///
+    /// # Errors
+    /// `path`: one of its paths isn't UTF-8, and JSON is (RFC 8259, section 8.1).
+    pub fn json(&self) -> Result<String, Refusal> {
+        match serde_json::to_string_pretty(self) {
+            Ok(text) => Ok(text + "\n"),
+            Err(error) => Err(Refusal::new(Reason::Path, "print the plan as JSON")
+                .about(error.to_string())
+                .remedy("give paths that are UTF-8, or use --plan=text")),
+        }
+    }
+
     fn supervisor(&self, lines: &mut Lines) -> fmt::Result {
         let id = &self.identity;
         if let Some(dir) = &self.make_out_dir {
