@@ -196,6 +196,7 @@ fn planned(run: &cli::Run, plan: &Plan, wanted: &BTreeMap<String, Vec<u8>>) {
             .all(|typed| routes.contains(typed))
     );
     let (text, json) = said::plan(plan);
+    let json = json.expect("no path was typed");
     assert!(may_show_mark(run) || !(text + &json.to_string()).contains(MARK));
     assert_eq!(
         json["exec"]["env"].as_array().map(Vec::len),
