@@ -20,5 +20,6 @@ pub mod policy;
 pub mod prove;
 pub mod refusal;
 pub mod run;
+pub mod sabotage;
 pub mod say;
 pub mod sys;

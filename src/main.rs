@@ -17,11 +17,13 @@ use groom_ns::plan::{self, step::Plan};
 use groom_ns::policy::{self, CloneMode, Held, Kept, Policy, Supplies};
 use groom_ns::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
 use groom_ns::run::{self, Caller};
+use groom_ns::sabotage::{self, Mechanism, stands};
 use groom_ns::{identity, prove, say, sys};
 
 fn main() -> ExitCode {
     // First of all, so that a caller that dies right now is not missed.
     let parent = getppid();
+    sabotage::begin();
     let command = match cli::parse(env::args_os()) {
         Ok(command) => command,
         Err(error) => return finish(Err(error.refusal.into()), error.json),
@@ -69,7 +71,9 @@ fn begin(command: &Command) -> Result<Kept, Refusal> {
     // Before anything is opened: it could get one of their numbers.
     let kept = Kept::take(command)?;
     // Whatever else is open is nobody's business from here on.
-    sys::process::close_all_but(kept.iter()).map_err(leave("close_range"))?;
+    if stands(Mechanism::ClosedAtStart) {
+        sys::process::close_all_but(kept.iter()).map_err(leave("close_range"))?;
+    }
     // Each path that is named is held open, however many: the command's own limit
     // is set later.
     let (_, hard) = getrlimit(Rlimit::RLIMIT_NOFILE).map_err(leave("getrlimit"))?;
@@ -113,7 +117,8 @@ fn plan(command: &cli::Run, kept: Kept) -> Result<(Policy, Plan, Held, Option<Su
     let host = Host::look(landlock::kernel_abi)?;
     let (policy, held, supplies) = policy::judge(command, &host, kept)?;
     let identity = identity::pick(&host, policy.clone.owner)?;
-    let plan = plan::make(&policy, &host, identity);
+    let mut plan = plan::make(&policy, &host, identity);
+    sabotage::plan(&mut plan);
     Ok((policy, plan, held, supplies))
 }
 

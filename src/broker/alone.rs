@@ -18,6 +18,7 @@ use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use tokio::io::Interest;
 
 use crate::refusal::{Reason, Refusal, shown};
+use crate::sabotage::{Mechanism, stands};
 use crate::say;
 use crate::sys::watch::watch;
 
@@ -69,7 +70,9 @@ pub struct Alone {
 /// `key`, `broker`, `socket`: nothing is listened on.
 pub fn run(alone: Alone) -> Result<u8, Refusal> {
     // Before the key is read: its memory is nobody's to look at.
-    set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
+    if stands(Mechanism::UndumpableBroker) {
+        set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
+    }
     let signals = hold_signals()?;
     let key = alone.key.read()?;
     let tls = alone.config.tls()?;

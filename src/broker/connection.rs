@@ -22,6 +22,7 @@ use super::pulse::Pulse;
 use super::route::Decision;
 use super::stream::Stream;
 use super::{Broker, fields, query};
+use crate::sabotage::{Mechanism, stands};
 
 /// Bytes read at a time while a head is awaited; most fit, small bodies included.
 const HEAD_ROOM: usize = 4 * 1024;
@@ -215,7 +216,7 @@ fn judge(
     if !broker.admits(head, target.query) {
         return Err(NOT_ADMITTED);
     }
-    if decision == Decision::NotFound {
+    if decision == Decision::NotFound && stands(Mechanism::ListedRoutes) {
         return Err(NOT_FOUND);
     }
     if head.version() == Version::Http10 {
@@ -226,8 +227,8 @@ fn judge(
         return Err(UNWANTED_BODY);
     }
     let query = match target.query {
-        Some(query) => query::outgoing(broker.provider, query)?,
-        None => None,
+        Some(query) if stands(Mechanism::ChosenQuery) => query::outgoing(broker.provider, query)?,
+        query => query.map(str::to_owned),
     };
     let connection: Vec<&[u8]> = head.connection_names().collect();
     let auth = broker.auth.as_ref();

@@ -26,6 +26,7 @@ use super::stream::{Reader, Writer};
 use super::upstream::answer::{Answer, AnswerBody};
 use super::upstream::body::{Outgoing, Sender, stream};
 use super::usage::Sniffer;
+use crate::sabotage::{Mechanism, stands};
 
 /// How long a client may take for what the broker itself says.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -204,14 +205,11 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         let Answer { mut head, mut body } = answer;
         fields::incoming(&mut head.headers).map_err(bad_answer)?;
         let key = &self.broker.key;
-        if head
-            .headers
-            .iter()
-            // Names have lost their case.
-            .any(|(name, value)| {
-                key.is_in(value.as_bytes()) || key.is_in_any_case(name.as_str().as_bytes())
-            })
-        {
+        // Names have lost their case.
+        let is_echo = head.headers.iter().any(|(name, value)| {
+            key.is_in(value.as_bytes()) || key.is_in_any_case(name.as_str().as_bytes())
+        });
+        if is_echo && stands(Mechanism::EchoInHeaders) {
             return Err(Outcome::Refused(ECHO));
         }
         let ending = if *method == Method::HEAD

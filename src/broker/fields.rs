@@ -14,6 +14,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use super::front::Refused;
 use super::provider::Provider;
 use super::query;
+use crate::sabotage::{Mechanism, stands};
 
 /// A request that would mean something else without what can't be passed on. Its
 /// framing was in order, so the connection stays.
@@ -202,6 +203,10 @@ fn allowed<'a>(
             && !value.eq_ignore_ascii_case(b"identity")
         {
             return Err(bad_request("content-encoding"));
+        } else if !stands(Mechanism::ChosenHeaders)
+            && let Ok(name) = HeaderName::from_bytes(name)
+        {
+            headers.append(name, held(value)?);
         }
     }
     Ok(())
@@ -253,7 +258,7 @@ fn all_but_denied<'a>(
                 .take(DENIED_PREFIX.len())
                 .eq(DENIED_PREFIX.iter().copied())
             || connection.iter().any(|one| name.eq_ignore_ascii_case(one));
-        if !denied {
+        if !denied || !stands(Mechanism::ChosenHeaders) {
             let name = HeaderName::from_bytes(name).map_err(|_| bad_request("field-name"))?;
             headers.append(name, held(value)?);
         }
@@ -323,12 +328,15 @@ pub fn incoming(headers: &mut HeaderMap) -> Result<(), &'static str> {
         let mut values = headers.get_all(name).iter();
         values.all(|value| value.as_bytes().eq_ignore_ascii_case(wanted))
     };
-    if !only(&header::CONTENT_ENCODING, b"identity") {
+    if !only(&header::CONTENT_ENCODING, b"identity") && stands(Mechanism::PlainAnswers) {
         return Err("answer-encoded");
     }
     let codings = headers.get_all(header::TRANSFER_ENCODING).iter().count();
     if codings > 1 || !only(&header::TRANSFER_ENCODING, b"chunked") {
         return Err("answer-framing");
+    }
+    if !stands(Mechanism::ChosenAnswerHeaders) {
+        return Ok(());
     }
     for name in &DROPPED {
         headers.remove(name);

@@ -38,6 +38,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 
 use crate::refusal::{Reason, Refusal};
+use crate::sabotage::{self, Mechanism, stands};
 use crate::sys::memory::keep_heap;
 use crate::sys::secret::wipe_from_environ;
 
@@ -126,11 +127,13 @@ impl Limits {
         let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((0, 0));
         let fits = usize::try_from(soft.saturating_sub(64) / 2).unwrap_or(usize::MAX);
         let connections = most.connections.min(fits.max(1));
-        Limits {
+        let mut limits = Limits {
             connections,
             exchanges: most.exchanges.min(connections),
             ..most
-        }
+        };
+        sabotage::limits(&mut limits);
+        limits
     }
 }
 
@@ -197,7 +200,8 @@ impl Broker {
 
     /// Whether a request presents the token: at least once, and nothing else.
     fn admits(&self, head: &Head, query: Option<&str>) -> bool {
-        let Some(token) = &self.token else {
+        let asked = self.token.as_ref();
+        let Some(token) = asked.filter(|_| stands(Mechanism::BrokerToken)) else {
             return true;
         };
         let mut is_presented = false;

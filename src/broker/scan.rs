@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::key::Key;
+use crate::sabotage::{Mechanism, stands};
 
 /// The key is in the answer, which must be cut off here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,9 @@ impl Scanner {
     /// [`Echo`]: the key is in it, or ends in it. What was passed before is a beginning
     /// of the answer without the key; nothing must be passed after.
     pub fn push(&mut self, mut chunk: Bytes) -> Result<Passed, Echo> {
+        if !stands(Mechanism::EchoInBody) {
+            return Ok(Passed([Some(chunk), None]));
+        }
         let key_length = self.key.expose().len();
         let held = std::mem::take(&mut self.held);
         if held.is_empty() {

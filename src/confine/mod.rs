@@ -19,6 +19,7 @@ use nix::sys::stat::{Mode, umask};
 
 use crate::plan::command::{Confine, Exec};
 use crate::refusal::{Reason, Refusal};
+use crate::sabotage::{Mechanism, stands};
 use crate::sys;
 
 /// The proof that this process is in its final state.
@@ -51,9 +52,13 @@ pub fn apply(confine: &Confine) -> Result<Confined, Refusal> {
     // 4. Files, by path.
     landlock::enforce(&confine.landlock)?;
     // 5. No descriptor but 0 to 2 goes on. The last call that opens was in 4.
-    close_on_exec()?;
+    if stands(Mechanism::CloseOnExec) {
+        close_on_exec()?;
+    }
     // 6. Calls.
-    seccomp::install(&confine.seccomp)?;
+    if stands(Mechanism::FilterOfCommand) {
+        seccomp::install(&confine.seccomp)?;
+    }
     // 7. Try what must now fail.
     self_check::run(&confine.self_check)?;
     Ok(Confined { _sealed: () })
@@ -66,10 +71,16 @@ pub fn apply(confine: &Confine) -> Result<Confined, Refusal> {
 /// `setup` or `seccomp`.
 pub fn confine_init() -> Result<(), Refusal> {
     no_new_privs()?;
-    seccomp::install_for_init()
+    if stands(Mechanism::FilterOfInit) {
+        seccomp::install_for_init()?;
+    }
+    Ok(())
 }
 
 fn no_new_privs() -> Result<(), Refusal> {
+    if !stands(Mechanism::NoNewPrivileges) {
+        return Ok(());
+    }
     prctl::set_no_new_privs().map_err(|errno| {
         Refusal::new(Reason::Setup, "give up gaining privileges")
             .about("prctl(PR_SET_NO_NEW_PRIVS)")

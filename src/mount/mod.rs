@@ -8,5 +8,14 @@ pub mod root;
 pub mod tree;
 pub mod verify;
 
+use crate::sabotage::{Mechanism, bits};
+
 /// Mount attributes that every mount of the jail gets, but for device nodes.
-const NOSUID_NODEV: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+fn nosuid_nodev() -> u64 {
+    nosuid() | bits(Mechanism::NodevMounts, libc::MOUNT_ATTR_NODEV)
+}
+
+/// What device nodes get of them.
+fn nosuid() -> u64 {
+    bits(Mechanism::NosuidMounts, libc::MOUNT_ATTR_NOSUID)
+}

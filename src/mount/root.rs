@@ -13,13 +13,14 @@ use nix::unistd::{fchdir, symlinkat};
 
 use crate::plan::step::{Access, Inode, Tmpfs};
 use crate::refusal::{Reason, Refusal, shown};
+use crate::sabotage::{Mechanism, stands};
 use crate::sys::mount::{
     Attributes, detach_here, fsconfig_create, fsconfig_string, fsmount, fsopen, move_mount,
     open_tree, pivot_root_here, set_private_with,
 };
 
-use super::NOSUID_NODEV;
 use super::tree::{inode, open_plain};
+use super::{nosuid, nosuid_nodev};
 
 /// The root under construction, attached over the host's `/` in this mount
 /// namespace until [`Root::pivot`] moves the process into it.
@@ -63,7 +64,7 @@ impl Root {
             .map_err(|errno| refuse("open the host's root", "openat2", slash, errno))?;
         set_private_with(&host, true, &Attributes::default())
             .map_err(|errno| refuse("make the mounts private", "mount_setattr", slash, errno))?;
-        let fd = new_tmpfs(tmpfs, NOSUID_NODEV)
+        let fd = new_tmpfs(tmpfs, nosuid_nodev())
             .map_err(|(call, errno)| refuse("make the root tmpfs", call, slash, errno))?;
         move_mount(&fd, &host)
             .map_err(|errno| refuse("attach the root tmpfs", "move_mount", slash, errno))?;
@@ -101,7 +102,7 @@ impl Root {
 
     /// A private tmpfs.
     pub fn tmpfs(&self, path: &Path, tmpfs: &Tmpfs) -> Result<(), Refusal> {
-        let tree = new_tmpfs(tmpfs, NOSUID_NODEV)
+        let tree = new_tmpfs(tmpfs, nosuid_nodev())
             .map_err(|(call, errno)| refuse("make a tmpfs", call, path, errno))?;
         self.put(&tree, path, "attach a tmpfs")
     }
@@ -117,21 +118,21 @@ impl Root {
         let step = "hold a folder of the clone in its place";
         let at = self.open(path, step)?;
         let found = inode(&at).map_err(|errno| refuse(step, "fstat", path, errno))?;
-        if found != identity {
+        if found != identity && stands(Mechanism::PinIdentity) {
             return Err(
                 Refusal::new(Reason::Path, "the clone changed while the jail was built")
                     .path(path)
                     .remedy("let nothing else write to it, and start again"),
             );
         }
-        mount_on_itself(&at, path, access, NOSUID_NODEV, step)
+        mount_on_itself(&at, path, access, nosuid_nodev(), step)
     }
 
     /// A folder of a kernel file system, mounted on itself read-only.
     pub fn read_only(&self, path: &Path) -> Result<(), Refusal> {
         let step = "make a folder read-only";
         let at = self.open(path, step)?;
-        let attributes = NOSUID_NODEV | libc::MOUNT_ATTR_NOEXEC;
+        let attributes = nosuid_nodev() | libc::MOUNT_ATTR_NOEXEC;
         mount_on_itself(&at, path, Access::Ro, attributes, step)
     }
 
@@ -162,7 +163,7 @@ impl Root {
             inodes: 1,
             mode: 0o555,
         };
-        let attributes = NOSUID_NODEV | libc::MOUNT_ATTR_NOEXEC | libc::MOUNT_ATTR_RDONLY;
+        let attributes = nosuid_nodev() | libc::MOUNT_ATTR_NOEXEC | libc::MOUNT_ATTR_RDONLY;
         let tree = new_tmpfs(&empty, attributes)
             .map_err(|(call, errno)| refuse(step, call, path, errno))?;
         self.put(&tree, path, step)?;
@@ -174,7 +175,7 @@ impl Root {
     /// A new instance of devpts.
     pub fn devpts(&self, path: &Path) -> Result<(), Refusal> {
         let options = [(c"ptmxmode", c"0666"), (c"mode", c"0620")];
-        let attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
+        let attributes = nosuid() | libc::MOUNT_ATTR_NOEXEC;
         let tree = new_filesystem(c"devpts", &options, attributes)
             .map_err(|(call, errno)| refuse("make a devpts", call, path, errno))?;
         self.put(&tree, path, "attach devpts")
@@ -182,7 +183,7 @@ impl Root {
 
     /// A fresh procfs of this process's pid namespace.
     pub fn proc(&self, path: &Path) -> Result<(), Refusal> {
-        let attributes = NOSUID_NODEV | libc::MOUNT_ATTR_NOEXEC;
+        let attributes = nosuid_nodev() | libc::MOUNT_ATTR_NOEXEC;
         let tree = new_filesystem(c"proc", &[], attributes).map_err(|(call, errno)| {
             let refusal = Refusal::new(Reason::Proc, "mount a fresh /proc")
                 .about(call)
@@ -236,7 +237,9 @@ impl Root {
         let step = "move into the new root";
         fchdir(&self.fd).map_err(|errno| refuse(step, "fchdir", slash, errno))?;
         pivot_root_here().map_err(|errno| refuse(step, "pivot_root", slash, errno))?;
-        detach_here().map_err(|errno| refuse(step, "umount2", slash, errno))?;
+        if stands(Mechanism::DetachedOldRoot) {
+            detach_here().map_err(|errno| refuse(step, "umount2", slash, errno))?;
+        }
         nix::unistd::chdir(slash).map_err(|errno| refuse(step, "chdir", slash, errno))
     }
 

@@ -10,16 +10,22 @@ use nix::sys::stat::{FileStat, SFlag, fstat, major, minor};
 
 use crate::plan::step::{Access, Bind, Inode, Kind};
 use crate::refusal::{Reason, Refusal};
+use crate::sabotage::{Mechanism, stands};
 use crate::sys::mount::{Attributes, open_tree, set_private_with};
 
-use super::NOSUID_NODEV;
+use super::{nosuid, nosuid_nodev};
 
 /// Opens a path (`O_PATH`) whose every component is what it seems: a symbolic
 /// link anywhere in it is an error (ELOOP).
 pub fn open_plain(at: impl AsFd, path: &Path) -> nix::Result<OwnedFd> {
+    let resolve = if stands(Mechanism::ResolveNoSymlinks) {
+        ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS
+    } else {
+        ResolveFlag::empty()
+    };
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        .resolve(resolve);
     openat2(at, path, how)
 }
 
@@ -57,6 +63,7 @@ pub fn open(
         set: attributes(bind),
         idmap,
     };
+    let recursive = recursive && stands(Mechanism::RecursiveAttributes);
     set_private_with(&tree, recursive, &attributes).map_err(|errno| {
         if idmap.is_some() && errno == Errno::EINVAL {
             return Refusal::new(Reason::Owner, "id-map a tree")
@@ -76,8 +83,8 @@ pub fn open(
 fn attributes(bind: &Bind) -> u64 {
     let base = match bind.kind {
         // A device node that isn't on a `nodev` mount is what /dev is for.
-        Kind::Device { .. } => libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC,
-        _ => NOSUID_NODEV,
+        Kind::Device { .. } => nosuid() | libc::MOUNT_ATTR_NOEXEC,
+        _ => nosuid_nodev(),
     };
     match bind.access {
         Access::Ro => base | libc::MOUNT_ATTR_RDONLY,
@@ -98,7 +105,8 @@ fn judge(bind: &Bind, stat: &FileStat, made: Option<Inode>) -> Result<(), Refusa
         dev: stat.st_dev,
         ino: stat.st_ino,
     };
-    if !is_device && bind.identity.or(made) != Some(found) {
+    let is_judged = is_device || bind.identity.or(made) == Some(found);
+    if !is_judged && stands(Mechanism::SourceIdentity) {
         return wrong("a source is no longer the file that was checked");
     }
     let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());

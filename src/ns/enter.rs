@@ -10,6 +10,7 @@ use nix::unistd::{Pid, pipe2, read, write};
 
 use crate::plan::step::{IdMap, Identity, Ids, Inode, Route};
 use crate::refusal::{Reason, Refusal};
+use crate::sabotage::{Mechanism, stands};
 use crate::sys::process::{Forked, fork_into};
 
 use super::diagnose;
@@ -46,7 +47,7 @@ pub fn fork(namespaces: &[&str]) -> Result<Forked, Refusal> {
 /// root maps the command's host id, which isn't its own, and keeps setgroups so
 /// that the child can drop every supplementary group.
 pub fn write_maps(child: Pid, identity: &Identity) -> Result<(), Refusal> {
-    if identity.route == Route::User {
+    if identity.route == Route::User && stands(Mechanism::SetgroupsDenied) {
         write_map(child, "setgroups", "deny")?;
     }
     let Identity { host, inside, .. } = identity;

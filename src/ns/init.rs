@@ -23,6 +23,7 @@ use crate::confine::{self, Door};
 use crate::mount::{root::Root, tree, verify};
 use crate::plan::step::{Build, Identity, Inode, Plan, Route};
 use crate::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
+use crate::sabotage::{Mechanism, stands};
 use crate::sys::memory::wipe_strings;
 use crate::sys::process::{Forked, close_all_but, fork_into, join_session_keyring};
 use crate::sys::signal::{set_all_default, wait};
@@ -74,18 +75,24 @@ pub fn main(plan: &Plan, mut inherited: Inherited) -> ! {
 /// Builds the jail, starts the command and confines pid 1 itself.
 fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
     // 1. Nothing that the supervisor was given is left to be read in /proc/1.
-    for range in &inherited.strings {
-        wipe_strings(range.clone());
+    if stands(Mechanism::WipedStrings) {
+        inherited.strings.iter().cloned().for_each(wipe_strings);
     }
     // 2. Ids and capabilities mean nothing before the maps are written.
     expect(&inherited.channel, ToJail::Mapped)?;
     become_command(&plan.identity)?;
     // 3. After setresuid, which clears it: the supervisor's death is ours. Had it
     //    died before, the next wait on the channel would end us.
-    set_pdeathsig(Signal::SIGKILL).map_err(setup("prctl(PR_SET_PDEATHSIG)"))?;
-    set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
+    if stands(Mechanism::ParentDeathSignal) {
+        set_pdeathsig(Signal::SIGKILL).map_err(setup("prctl(PR_SET_PDEATHSIG)"))?;
+    }
+    if stands(Mechanism::UndumpableInit) {
+        set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
+    }
     // 4. No controlling terminal, and a process group of its own.
-    setsid().map_err(setup("setsid"))?;
+    if stands(Mechanism::SessionOfInit) {
+        setsid().map_err(setup("setsid"))?;
+    }
     umask(Mode::empty());
     // 5. The plan, step by step.
     let port = build_jail(plan, inherited)?;
@@ -115,7 +122,9 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
     // 8. This process confines itself, and only then does the command run: had
     //    anything failed here, it hasn't run.
     stdio::let_go()?;
-    close_all_but([inherited.channel.as_fd(), opens.as_fd()]).map_err(setup("close_range"))?;
+    if stands(Mechanism::ClosedInInit) {
+        close_all_but([inherited.channel.as_fd(), opens.as_fd()]).map_err(setup("close_range"))?;
+    }
     confine::confine_init()?;
     write(&opens, &[GATE_OPENS]).map_err(setup("write"))?;
     // Left open: closing takes calls that pid 1 no longer may make.
@@ -214,7 +223,9 @@ fn become_command(identity: &Identity) -> Result<(), Refusal> {
         Uid::from_raw(identity.inside.uid),
         Gid::from_raw(identity.inside.gid),
     );
-    setgroups(&[]).map_err(refuse("setgroups"))?;
+    if stands(Mechanism::DroppedGroups) {
+        setgroups(&[]).map_err(refuse("setgroups"))?;
+    }
     setresgid(gid, gid, gid).map_err(refuse("setresgid"))?;
     setresuid(uid, uid, uid).map_err(refuse("setresuid"))?;
     // Read back: an outer filter may have answered 0 and done nothing.
@@ -224,7 +235,7 @@ fn become_command(identity: &Identity) -> Result<(), Refusal> {
     let is_taken = groups.is_empty()
         && [users.real, users.effective, users.saved] == [uid; 3]
         && [mains.real, mains.effective, mains.saved] == [gid; 3];
-    if is_taken {
+    if is_taken || !stands(Mechanism::IdentityReadBack) {
         Ok(())
     } else {
         Err(Refusal::new(Reason::Identity, "become the command's id")
@@ -250,22 +261,28 @@ fn become_the_command(
     gate: &OwnedFd,
 ) -> ! {
     let confined = (|| {
-        setsid().map_err(setup("setsid"))?;
-        set_all_default().map_err(setup("rt_sigaction"))?;
+        if stands(Mechanism::SessionOfCommand) {
+            setsid().map_err(setup("setsid"))?;
+        }
+        if stands(Mechanism::ResetSignals) {
+            set_all_default().map_err(setup("rt_sigaction"))?;
+        }
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
             .map_err(setup("sigprocmask"))?;
         inherited.stdio.install()?;
         // What the supervisor held open counts against the command's own limit.
-        close_all_but([inherited.channel.as_fd(), gate.as_fd()]).map_err(setup("close_range"))?;
+        if stands(Mechanism::ClosedInCommand) {
+            close_all_but([inherited.channel.as_fd(), gate.as_fd()])
+                .map_err(setup("close_range"))?;
+        }
         chdir(&plan.exec.cwd).map_err(|errno| {
             Refusal::new(Reason::Path, "enter the clone")
                 .path(&plan.exec.cwd)
                 .errno(errno)
         })?;
         let confined = confine::apply(&plan.confine)?;
-        let mut byte = [0];
-        if read(gate, &mut byte).map_err(setup("read"))? == 0 || byte != [GATE_OPENS] {
-            std::process::exit(i32::from(EXIT_REFUSED));
+        if stands(Mechanism::StartGate) {
+            wait_for(gate)?;
         }
         inherited
             .channel
@@ -285,6 +302,15 @@ fn become_the_command(
             std::process::exit(i32::from(EXIT_REFUSED))
         }
     }
+}
+
+/// Waits for pid 1 to be confined; the end of file means that it is gone.
+fn wait_for(gate: &OwnedFd) -> Result<(), Refusal> {
+    let mut byte = [0];
+    if read(gate, &mut byte).map_err(setup("read"))? == 0 || byte != [GATE_OPENS] {
+        std::process::exit(i32::from(EXIT_REFUSED));
+    }
+    Ok(())
 }
 
 /// Waits for the command to end, reaping whatever else ends and passing signals

@@ -15,6 +15,7 @@ use nix::unistd::{Gid, Uid, dup2_stderr, dup2_stdin, dup2_stdout, fchown, pipe2}
 
 use crate::plan::step::Ids;
 use crate::refusal::{Reason, Refusal};
+use crate::sabotage::{Mechanism, stands};
 use crate::sys::process;
 
 /// What a descriptor of the caller's is, as far as it matters here.
@@ -74,7 +75,10 @@ impl Stdio {
             stdio.jail[place] = match (class, shared) {
                 (Class::Null, _) => None,
                 (Class::Pumped, Some(pipe)) => Some(pipe),
-                (Class::Pumped, None) => Some(stdio.pump(number, command)?),
+                (Class::Pumped, None) if stands(Mechanism::PumpedStdio) => {
+                    Some(stdio.pump(number, command)?)
+                }
+                (Class::Pumped, None) => fd.try_clone_to_owned().ok(),
             };
             if number == 1 {
                 stdout = Some(stat);

@@ -26,6 +26,7 @@ use crate::ns::stdio::Pump;
 use crate::plan::command::Exec;
 use crate::plan::step::Inode;
 use crate::refusal::{Reason, Refusal};
+use crate::sabotage::{Mechanism, stands};
 use crate::say;
 use crate::sys::process::pidfd_send_signal;
 use crate::sys::watch::watch;
@@ -358,10 +359,10 @@ fn is_lost(result: Result<(i32, io::Result<()>), tokio::task::JoinError>) -> boo
 /// Waits for the caller's end; for ever if it can't be seen.
 async fn gone(caller: Option<&AsyncFd<OwnedFd>>) {
     match caller {
-        Some(caller) => {
+        Some(caller) if stands(Mechanism::CallerWatch) => {
             let _ = caller.readable().await;
         }
-        None => std::future::pending().await,
+        _ => std::future::pending().await,
     }
 }
 

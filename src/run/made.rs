@@ -12,6 +12,7 @@ use crate::mount::tree;
 use crate::plan::step::{Inode, MakeDir};
 use crate::policy::{Held, LogFile};
 use crate::refusal::{Reason, Refusal};
+use crate::sabotage::{Mechanism, stands};
 
 /// An out-dir that was made for this run. Dropped, it is removed again; if it
 /// isn't empty by then, rmdir(2) leaves it alone.
@@ -65,7 +66,7 @@ impl<'held> MadeDir<'held> {
 
 impl Drop for MadeDir<'_> {
     fn drop(&mut self) {
-        if !self.kept {
+        if !self.kept && stands(Mechanism::TakenBack) {
             let name = Path::new(self.path.file_name().unwrap_or_default());
             let _ = unlinkat(self.parent, name, UnlinkatFlags::RemoveDir);
         }
@@ -105,7 +106,7 @@ impl Drop for MadeLog {
             fstatat(&self.file.parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)
                 .is_ok_and(|stat| stat.st_ino == self.inode.ino && stat.st_dev == self.inode.dev)
         };
-        if !self.kept && is_ours() {
+        if !self.kept && stands(Mechanism::TakenBack) && is_ours() {
             let _ = unlinkat(&self.file.parent, name, UnlinkatFlags::NoRemoveDir);
         }
     }

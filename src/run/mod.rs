@@ -29,6 +29,7 @@ use crate::ns::{enter, stdio::Stdio};
 use crate::plan::step::{Bind, Build, IdMap, Inode, Plan, Route};
 use crate::policy::{Held, Supplies};
 use crate::refusal::{Reason, Refusal};
+use crate::sabotage::{Mechanism, stands};
 use crate::sys::process::{Forked, pidfd_open, pidfd_send_signal};
 use crate::sys::signal::is_ignored;
 
@@ -95,7 +96,9 @@ pub fn run(
     //    this process isn't from here on: none of the same user's reads the key in it.
     if plan.broker.is_some() {
         jail.peers = Some(enter::pid_namespace(jail.pid)?);
-        set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
+        if stands(Mechanism::UndumpableBroker) {
+            set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
+        }
     }
     channel.send(&ToJail::Mapped).map_err(setup("send"))?;
     // 8. From here on everything is an event, until the jail is gone.
@@ -142,7 +145,9 @@ struct Jail {
 
 impl Jail {
     fn kill(&self) {
-        let _ = pidfd_send_signal(&self.pidfd, libc::SIGKILL);
+        if stands(Mechanism::KilledJail) {
+            let _ = pidfd_send_signal(&self.pidfd, libc::SIGKILL);
+        }
     }
 }
 

@@ -9,6 +9,8 @@ use std::ptr;
 use nix::Result;
 use nix::errno::Errno;
 
+use crate::sabotage::{Mechanism, bits};
+
 /// A detached copy of the mount that `at` lies in, starting at `at`, with all
 /// mounts beneath it if `recursive`. The new descriptor is the caller's; closing
 /// it before it is attached dissolves the copy.
@@ -63,7 +65,7 @@ pub fn set_private_with(at: impl AsFd, recursive: bool, attributes: &Attributes)
     let mut attr = libc::mount_attr {
         attr_set: attributes.set,
         attr_clr: 0,
-        propagation: libc::MS_PRIVATE,
+        propagation: bits(Mechanism::PrivatePropagation, libc::MS_PRIVATE),
         userns_fd: 0,
     };
     if let Some(userns) = attributes.idmap {

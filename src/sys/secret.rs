@@ -12,6 +12,8 @@ use nix::Result;
 use nix::errno::Errno;
 use zeroize::Zeroize as _;
 
+use crate::sabotage::{Mechanism, stands};
+
 /// What one [`SecretPage`] holds: a page of x86_64.
 pub const CAPACITY: usize = 4096;
 
@@ -53,10 +55,16 @@ impl SecretPage {
             page: NonNull::new(page.cast()).ok_or(Errno::ENOMEM)?,
             length: 0,
         };
-        page.advise(libc::MADV_WIPEONFORK)?;
-        page.advise(libc::MADV_DONTDUMP)?;
-        // SAFETY: the page is mapped; locking it changes no byte.
-        Errno::result(unsafe { libc::mlock(page.start(), CAPACITY) })?;
+        if stands(Mechanism::KeyWipedOnFork) {
+            page.advise(libc::MADV_WIPEONFORK)?;
+        }
+        if stands(Mechanism::KeyUndumped) {
+            page.advise(libc::MADV_DONTDUMP)?;
+        }
+        if stands(Mechanism::KeyLocked) {
+            // SAFETY: the page is mapped; locking it changes no byte.
+            Errno::result(unsafe { libc::mlock(page.start(), CAPACITY) })?;
+        }
         Ok(page)
     }
 
@@ -168,7 +176,9 @@ pub fn take_from_environ(name: &str) -> Result<Option<SecretPage>> {
 ///
 /// Call it while the process has one thread.
 pub fn wipe_from_environ(secret: &[u8]) {
-    wipe(environment(), secret);
+    if stands(Mechanism::KeyWipedFromEnviron) {
+        wipe(environment(), secret);
+    }
 }
 
 fn wipe<'a>(entries: impl Iterator<Item = &'a mut [u8]>, secret: &[u8]) {
@@ -191,7 +201,9 @@ fn take<'a>(entries: impl Iterator<Item = &'a mut [u8]>, name: &str) -> Result<O
             });
             taken = Some(page);
         }
-        value.zeroize();
+        if stands(Mechanism::KeyWipedFromEnviron) {
+            value.zeroize();
+        }
     }
     Ok(taken)
 }

@@ -4,6 +4,7 @@
 use super::Refused;
 use super::head::{Framing, Version};
 use super::lines::{TOKEN, is};
+use crate::sabotage::{Mechanism, stands};
 
 /// Any body that is meant ends long before, and every sum with it stays exact.
 pub(super) const MAX_LENGTH: u64 = 1 << 53;
@@ -40,7 +41,7 @@ impl Facts {
 
     /// Nothing is missing (RFC 9112, section 3.2).
     pub(super) fn conclude(self, version: Version) -> Result<Facts, Refused> {
-        if self.has_host || version == Version::Http10 {
+        if self.has_host || version == Version::Http10 || !stands(Mechanism::OneHost) {
             Ok(self)
         } else {
             Err(Refused::closing(400, "no-host"))
@@ -48,7 +49,7 @@ impl Facts {
     }
 
     fn note_host(&mut self, value: &[u8]) -> Result<(), Refused> {
-        if self.has_host {
+        if self.has_host && stands(Mechanism::OneHost) {
             return Err(Refused::closing(400, "two-hosts"));
         }
         if !is_host(value) {
@@ -107,6 +108,7 @@ impl Facts {
     fn has_no_framing_yet(&self) -> Result<(), Refused> {
         match self.framing {
             Framing::None => Ok(()),
+            _ if !stands(Mechanism::OneFraming) => Ok(()),
             Framing::Length(_) | Framing::Chunked => Err(Refused::closing(400, "two-framings")),
         }
     }

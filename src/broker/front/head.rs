@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 use super::Refused;
 use super::facts::{Facts, list};
 use super::lines::{FieldLines, Line, Span, TOKEN, VISIBLE, after_crlf, skip};
+use crate::sabotage::{Mechanism, at_most};
 
 /// Of a head, its last empty line included, in bytes.
 pub const MAX_HEAD: usize = 64 * 1024;
@@ -220,9 +221,10 @@ impl HeadReader {
     /// # Errors
     /// What isn't a request, as soon as a byte shows it, and again ever after.
     pub fn read(&mut self, buffer: &mut BytesMut) -> Result<Option<Head>, Refused> {
-        let window = &buffer[..buffer.len().min(MAX_HEAD)];
+        let most = at_most(Mechanism::HeadSize, MAX_HEAD);
+        let window = &buffer[..buffer.len().min(most)];
         let walked = match self.walk(window) {
-            Ok(None) if window.len() == MAX_HEAD => Err(Refused::closing(431, "head-too-large")),
+            Ok(None) if window.len() == most => Err(Refused::closing(431, "head-too-large")),
             walked => walked,
         };
         let walked = walked.inspect_err(|refused| self.stage = Stage::Refused(*refused));
@@ -356,7 +358,7 @@ impl HeadReader {
                 }
                 Line::Field { name, value } => (name, value),
             };
-            if self.fields.len() == MAX_FIELDS {
+            if self.fields.len() == at_most(Mechanism::HeadFields, MAX_FIELDS) {
                 return Err(Refused::closing(431, "too-many-fields"));
             }
             self.facts

@@ -5,6 +5,7 @@
 //! that the route that is judged here is the one that is taken there.
 
 use super::Refused;
+use crate::sabotage::{Mechanism, stands};
 
 /// An origin form (RFC 9112, section 3.2.1), split at its first `?`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +35,13 @@ pub fn judge(target: &[u8]) -> Result<Target<'_>, Refused> {
         Some((path, query)) => (path, Some(query)),
         None => (target, None),
     };
-    judge_text(path, is_path_byte, NEVER_ENCODED)?;
-    judge_text(query.unwrap_or_default(), is_query_byte, b"")?;
-    judge_segments(path)?;
+    if stands(Mechanism::PlainTargets) {
+        judge_text(path, is_path_byte, NEVER_ENCODED)?;
+        judge_text(query.unwrap_or_default(), is_query_byte, b"")?;
+    }
+    if stands(Mechanism::ResolvedPaths) {
+        judge_segments(path)?;
+    }
     Ok(Target { path, query })
 }
 

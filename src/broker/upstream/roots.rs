@@ -8,6 +8,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::refusal::{Reason, Refusal};
+use crate::sabotage;
 
 /// The variables that name the system's roots (openssl's), which rustls_native_certs obeys.
 const ROOT_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
@@ -73,6 +74,7 @@ pub(super) fn trusting(roots: RootCertStore) -> Result<Arc<ClientConfig>, Refusa
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    sabotage::trust(&mut config);
     Ok(Arc::new(config))
 }
 

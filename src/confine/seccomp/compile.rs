@@ -13,6 +13,7 @@ use seccompiler::{
 
 use super::rule::{Answer, Rule, Test};
 use super::table::CEILING;
+use crate::sabotage::{Mechanism, stands};
 
 /// What seccompiler is told to answer where no rule of an answer matches; each
 /// such return becomes a jump to the next answer's rules. No rule has this
@@ -65,15 +66,19 @@ pub(super) fn program(rules: &[&Rule]) -> Result<BpfProgram, BackendError> {
 }
 
 fn prologue() -> BpfProgram {
-    vec![
-        instruction(LOAD, 0, 0, DATA_ARCH),
+    let mut program = Vec::new();
+    if stands(Mechanism::FilterArchitecture) {
+        program.push(instruction(LOAD, 0, 0, DATA_ARCH));
         // int 0x80 comes with i386's numbers, so nothing below would hold.
-        instruction(IF_EQUAL, 1, 0, ARCH),
-        answer_with(&SeccompAction::KillProcess),
-        instruction(LOAD, 0, 0, DATA_NR),
-        instruction(IF_GREATER, 0, 1, CEILING),
-        answer_with(&SeccompAction::Errno(Answer::Enosys.errno())),
-    ]
+        program.push(instruction(IF_EQUAL, 1, 0, ARCH));
+        program.push(answer_with(&SeccompAction::KillProcess));
+    }
+    program.push(instruction(LOAD, 0, 0, DATA_NR));
+    if stands(Mechanism::FilterCeiling) {
+        program.push(instruction(IF_GREATER, 0, 1, CEILING));
+        program.push(answer_with(&SeccompAction::Errno(Answer::Enosys.errno())));
+    }
+    program
 }
 
 /// The block's calls that are always answered, whatever their arguments.

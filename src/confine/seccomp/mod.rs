@@ -17,9 +17,12 @@ use seccompiler::{BackendError, BpfProgram};
 
 pub use rule::{Answer, Call, Rule, Test};
 pub use table::CEILING;
+#[cfg(feature = "sabotage")]
+pub use table::RULES;
 
 use crate::plan::command::Seccomp;
 use crate::refusal::{Reason, Refusal};
+use crate::sabotage::rule_stands;
 use crate::sys;
 
 /// The rules that apply, in the table's order.
@@ -27,6 +30,7 @@ pub fn rules(allow_ptrace: bool) -> impl Iterator<Item = &'static Rule> {
     table::RULES
         .iter()
         .filter(move |rule| !(rule.tracing && allow_ptrace))
+        .filter(|rule| rule_stands(rule))
 }
 
 /// How many pairs of call and condition the filter decides on.
