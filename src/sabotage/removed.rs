@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use super::{ALL, Mechanism};
-use crate::confine::seccomp::{RULES, Rule};
+use crate::confine::seccomp::{Rule, whole_table};
 use crate::say;
 
 /// Names, with commas between; `?` prints all there are.
@@ -21,7 +21,7 @@ pub fn begin() {
     let asked = std::env::var(VARIABLE).unwrap_or_default();
     let names = || {
         let mechanisms = ALL.iter().map(|(name, _)| (*name).to_owned());
-        mechanisms.chain(RULES.iter().map(rule_name))
+        mechanisms.chain(whole_table().iter().map(rule_name))
     };
     if asked == "?" {
         for name in names() {
@@ -62,7 +62,7 @@ pub fn rule_stands(rule: &Rule) -> bool {
 fn rule_name(rule: &Rule) -> String {
     let first = |rule: &Rule| rule.calls.first().map_or("", |call| call.name());
     let name = first(rule);
-    let same = RULES.iter().filter(|one| first(one) == name);
+    let same = whole_table().iter().filter(|one| first(one) == name);
     match same.take_while(|one| *one != rule).count() {
         0 => format!("{RULE}{name}"),
         before => format!("{RULE}{name}.{}", before + 1),

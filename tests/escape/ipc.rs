@@ -79,3 +79,23 @@ fn keyrings_are_out_of_reach() {
     ];
     assert_denied(&workspace, workspace.jail(), &attacks);
 }
+
+#[test]
+fn a_key_of_the_callers_session_is_not_found() {
+    let workspace = Workspace::new();
+    let name = unique("groom-ns-key");
+    let find = [
+        "syscall",
+        "request_key",
+        "@user",
+        &format!("@{name}"),
+        "0",
+        "0",
+    ];
+    let situation = ["with-key", &name];
+    let outside = workspace.unjailed_in(&situation, &find);
+    assert!(outside.outcome().starts_with("ok"), "vacuous: {outside:#?}");
+    let run = workspace.jail().in_situation(&situation).run(&find);
+    // The filter says EPERM; without it, there is no such key in the jail's own keyring.
+    assert!(["EPERM", "ENOKEY"].contains(&run.outcome()), "{run:#?}");
+}

@@ -121,3 +121,13 @@ fn what_proc_tells_of_the_kernel_is_covered() {
         );
     }
 }
+
+#[test]
+fn no_terminal_of_the_host_is_there() {
+    let workspace = Workspace::new();
+    let list = ["list", "/dev/pts"];
+    let outside = workspace.unjailed_in(&["in-pty"], &list);
+    assert_ne!(outside.ok(), "ptmx", "vacuous: it has none");
+    let run = workspace.jail().in_situation(&["in-pty"]).run(&list);
+    assert_eq!(run.ok(), "ptmx");
+}

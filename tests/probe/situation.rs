@@ -54,6 +54,7 @@ pub(crate) fn run(situation: &[&str], command: &[&str]) -> ExitCode {
             sys(libc::SYS_setresgid, &[id; 3]).expect("root's privilege");
             sys(libc::SYS_setresuid, &[id; 3]).expect("root's privilege");
         }
+        ["with-key", name] => with_key(name),
         ["new-session"] => {
             setsid().expect("not a group leader yet");
         }
@@ -198,6 +199,17 @@ fn with_groups(groups: &[&str]) {
         .collect();
     let args = [groups.len() as u64, raw::address(groups.as_slice())];
     sys(libc::SYS_setgroups, &args).expect("root's privilege");
+}
+
+/// A key of the type `user` in a session keyring of its own (keyctl(2)).
+fn with_key(name: &str) {
+    const JOIN_SESSION_KEYRING: u64 = 1;
+    const SESSION_KEYRING: u64 = (-3_i64).cast_unsigned();
+    sys(libc::SYS_keyctl, &[JOIN_SESSION_KEYRING, 0]).expect("a keyring");
+    let (kind, name) = (raw::cstring("user"), raw::cstring(name));
+    let [kind, name] = [&kind, &name].map(|text| raw::address(text.as_bytes_with_nul()));
+    let args = [kind, name, name, 1, SESSION_KEYRING];
+    sys(libc::SYS_add_key, &args).expect("a key");
 }
 
 /// What a careless parent leaves to its children.

@@ -32,9 +32,9 @@ def check():
         # kill(1)'s -1 is everything that this pid namespace has, but for its pid 1.
         harm = f"""
             hostname changed && [ "$(hostname)" = changed ] || exit 1
-            mount -t tmpfs none {folder} && : >{folder}/x && mount --bind {folder} /usr || exit 1
-            [ -e /usr/x ] && umount /usr || exit 1
-            sleep 60 & kill -9 -1; wait $!; [ $? = 137 ]
+            sleep 60 & kill -9 -1; wait $!; [ $? = 137 ] || exit 1
+            mount -t tmpfs none {folder} && : >{folder}/x || exit 1
+            mount --bind {folder} /usr && [ -e /usr/x ]
         """
         done = subprocess.run(wrapped(["sh", "-c", harm]), check=False)
         changed = before != look() or any(pathlib.Path(folder).iterdir())

@@ -17,8 +17,6 @@ use seccompiler::{BackendError, BpfProgram};
 
 pub use rule::{Answer, Call, Rule, Test};
 pub use table::CEILING;
-#[cfg(feature = "sabotage")]
-pub use table::RULES;
 
 use crate::plan::command::Seccomp;
 use crate::refusal::{Reason, Refusal};
@@ -31,6 +29,12 @@ pub fn rules(allow_ptrace: bool) -> impl Iterator<Item = &'static Rule> {
         .iter()
         .filter(move |rule| !(rule.tracing && allow_ptrace))
         .filter(|rule| rule_stands(rule))
+}
+
+/// The whole table, for whoever names its rules.
+#[cfg(feature = "sabotage")]
+pub(crate) const fn whole_table() -> &'static [Rule] {
+    table::RULES
 }
 
 /// How many pairs of call and condition the filter decides on.

@@ -76,7 +76,7 @@ const WHY_SUID: &str = "a set-user-id file left in the clone would run as its ow
      the price: `git init --shared`, `tar -p` and `install -m 2755` of such modes fail";
 
 /// Every rule.
-pub const RULES: &[Rule] = &[
+pub(super) const RULES: &[Rule] = &[
     // Answered ENOSYS, so that callers fall back.
     always(
         Enosys,
