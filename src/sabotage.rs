@@ -14,13 +14,13 @@ mod trust;
 
 #[cfg(feature = "sabotage")]
 pub use {
-    removed::{begin, rule_stands, stands},
+    removed::{begin, leave_mounts, rule_stands, stands},
     spoil::{limits, plan},
     trust::trust,
 };
 
 #[cfg(not(feature = "sabotage"))]
-pub use whole::{begin, limits, plan, rule_stands, stands, trust};
+pub use whole::{begin, leave_mounts, limits, plan, rule_stands, stands, trust};
 
 /// What the jail and the broker are made of, and the name of each for the tests.
 macro_rules! mechanisms {
@@ -101,7 +101,7 @@ mechanisms! {
     LandlockDomain,
     /// Its scopes: signals and abstract sockets.
     LandlockScopes,
-    /// Its rules: without them all of the root may be read.
+    /// What its rules withhold: without them everything may be read and written.
     LandlockRules,
     /// `RLIMIT_CORE`.
     CoreLimit,
@@ -141,6 +141,8 @@ mechanisms! {
     UndumpableInit,
     /// Pid 1 has a session of its own.
     SessionOfInit,
+    /// Pid 1 stays in the command's mount namespace, which would end without it.
+    InitInMounts,
     /// Pid 1 keeps no descriptor that it doesn't use.
     ClosedInInit,
     /// Pid 1's filter.
@@ -271,6 +273,9 @@ mod whole {
     pub const fn rule_stands(_: &Rule) -> bool {
         true
     }
+
+    /// Has pid 1 leave its mounts: it stays.
+    pub const fn leave_mounts() {}
 
     /// Takes steps out of a plan: none.
     pub const fn plan(_: &mut Plan) {}

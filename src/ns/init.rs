@@ -23,7 +23,7 @@ use crate::confine::{self, Door};
 use crate::mount::{root::Root, tree, verify};
 use crate::plan::step::{Build, Identity, Inode, Plan, Route};
 use crate::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
-use crate::sabotage::{Mechanism, stands};
+use crate::sabotage::{self, Mechanism, stands};
 use crate::sys::memory::wipe_strings;
 use crate::sys::process::{Forked, close_all_but, fork_into, join_session_keyring};
 use crate::sys::signal::{set_all_default, wait};
@@ -119,6 +119,7 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
         .send(&FromJail::Ready)
         .map_err(setup("send"))?;
     expect(&inherited.channel, ToJail::Go)?;
+    sabotage::leave_mounts();
     // 8. This process confines itself, and only then does the command run: had
     //    anything failed here, it hasn't run.
     stdio::let_go()?;

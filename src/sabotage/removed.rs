@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
+use nix::sched::{CloneFlags, unshare};
+
 use super::{ALL, Mechanism};
 use crate::confine::seccomp::{Rule, whole_table};
 use crate::say;
@@ -50,6 +52,15 @@ fn is_removed(name: &str) -> bool {
 pub fn stands(mechanism: Mechanism) -> bool {
     !ALL.iter()
         .any(|(name, one)| *one == mechanism && is_removed(name))
+}
+
+/// Takes pid 1 out of the command's mount namespace.
+pub fn leave_mounts() {
+    if !stands(Mechanism::InitInMounts)
+        && let Err(errno) = unshare(CloneFlags::CLONE_NEWNS)
+    {
+        say::note(format_args!("{VARIABLE}: unshare: {errno:?}"));
+    }
 }
 
 /// Whether a rule of the command's filter is there.

@@ -139,8 +139,8 @@ fn confinement(plan: &mut Plan) {
         landlock.abi = landlock.abi.min(WITHOUT_SCOPES);
     }
     if !stands(Mechanism::LandlockRules) {
-        for rule in landlock.rules.iter_mut().take(1) {
-            rule.grant = Grant::Execute;
+        for rule in &mut landlock.rules {
+            rule.grant = Grant::Write;
         }
     }
     if !stands(Mechanism::LandlockDomain) {

@@ -40,6 +40,24 @@ fn a_held_descriptor_leads_nowhere() {
     assert_eq!(run.lines(), ["ok 3", "EPERM", "EROFS"]);
 }
 
+/// The same, whichever of the mechanisms it is that stops it.
+#[test]
+fn what_is_covered_stays_so() {
+    let workspace = Workspace::with_git();
+    let clone = path_str(&workspace.clone_dir()).to_owned();
+    let run = workspace.jail().writable().run(&[
+        "seq",
+        &format!("syscall openat AT_FDCWD @{clone} O_PATH|O_DIRECTORY"),
+        "syscall unshare CLONE_NEWUSER|CLONE_NEWNS",
+        "syscall openat 3 @.git/config O_WRONLY",
+        "syscall openat 3 @tracked O_WRONLY",
+    ]);
+    let [_, _, covered, control] = run.lines()[..] else {
+        panic!("four answers: {run:#?}")
+    };
+    assert_eq!((covered, control), ("EROFS", "ok 4"), "{run:#?}");
+}
+
 #[test]
 fn each_of_the_other_mechanisms_is_there_too() {
     // That each alone is enough is shown by removing the others from the

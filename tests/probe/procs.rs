@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::os::fd::AsRawFd as _;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -222,6 +223,7 @@ pub(crate) fn trace_child() -> Outcome {
 
 /// Opens a file by its handle (open_by_handle_at(2)), as the shocker did.
 pub(crate) fn by_handle(path: &str) -> Outcome {
+    let folder = Path::new(path).parent().expect("an absolute path");
     let path = raw::cstring(path);
     // struct file_handle: size, type, then up to 128 bytes.
     let mut handle = [0_u32; 34];
@@ -235,7 +237,8 @@ pub(crate) fn by_handle(path: &str) -> Outcome {
         0,
     ];
     sys(libc::SYS_name_to_handle_at, &args)?;
-    let place = fs::File::open("/tmp").map_err(|_| Errno::EPROTO)?;
+    // Anything on the same file system.
+    let place = fs::File::open(folder).map_err(|_| Errno::EPROTO)?;
     let args = [
         raw::number(place.as_raw_fd()),
         raw::address_mut(&mut handle),

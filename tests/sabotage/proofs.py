@@ -47,7 +47,8 @@ class Host:
 
     def start(self, command, removed=(), limit=LIMIT):
         """Runs a command as the user, in namespaces. None: it hangs."""
-        become = []
+        # A group that root must leave behind.
+        become = ["setpriv", f"--groups={UID}", "--"]
         if self.user != "root":
             ids = [f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "--inh-caps=-all"]
             become = ["setpriv", *ids, "--"]
@@ -55,7 +56,6 @@ class Host:
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
             "HOME": str(self.stage / "home"),
-            "TMPDIR": str(self.stage / "tmp"),
             "GROOM_NS_BIN": str(self.stage / "groom-ns"),
             "GROOM_NS_PROBE": str(self.stage / "probe"),
             "CARGO_MANIFEST_DIR": str(binaries.CHECKOUT),

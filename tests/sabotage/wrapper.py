@@ -1,6 +1,7 @@
 """Namespaces around every run: a groom-ns without its own could change the host's
 root, mounts and name, or signal the caller's processes."""
 
+import ctypes
 import fcntl
 import os
 import pathlib
@@ -27,7 +28,7 @@ def wrapped(command):
 def check():
     """Does to the wrapper what a jail without namespaces could do to the host."""
     bystander = subprocess.Popen(["sleep", "60"])
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         before = look()
         # kill(1)'s -1 is everything that this pid namespace has, but for its pid 1.
         harm = f"""
@@ -36,7 +37,7 @@ def check():
             mount -t tmpfs none {folder} && : >{folder}/x || exit 1
             mount --bind {folder} /usr && [ -e /usr/x ]
         """
-        done = subprocess.run(wrapped(["sh", "-c", harm]), check=False)
+        done = subprocess.run(wrapped(["sh", "-c", harm]), stderr=subprocess.DEVNULL, check=False)
         changed = before != look() or any(pathlib.Path(folder).iterdir())
     is_alive = bystander.poll() is None
     bystander.kill()
@@ -55,10 +56,13 @@ def look():
 
 
 def main():
-    """Within the namespaces: raises `lo`, and becomes the command."""
+    """Within the namespaces: raises `lo`, mounts a /tmp that ends with them, and becomes
+    the command."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sh14x", b"lo", IFF_UP)
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, request)
+    if ctypes.CDLL(None).mount(b"tmp", b"/tmp", b"tmpfs", 0, b"mode=1777") != 0:
+        sys.exit("no /tmp is mounted")
     os.execvp(sys.argv[1], sys.argv[1:])
 
 
