@@ -1,5 +1,6 @@
 """Runs a sabotaged groom-ns, and tells which proofs noticed."""
 
+import ctypes
 import dataclasses
 import json
 import os
@@ -17,6 +18,8 @@ UID = 64242
 # Seconds for the tests of one binary; the longest wait for half a minute.
 LIMIT = 120
 LINE = re.compile(r"^test (\S+) (?:- should panic )?\.\.\. (ok|FAILED)", re.MULTILINE)
+# landlock_create_ruleset(2) with LANDLOCK_CREATE_RULESET_VERSION.
+LANDLOCK = ctypes.CDLL(None).syscall(444, None, 0, 1)
 COUNT = re.compile(r"^running (\d+) tests?$", re.MULTILINE)
 
 
@@ -89,6 +92,8 @@ class Host:
 
     def verdict(self, row):
         """Runs one row."""
+        if row.landlock > LANDLOCK:
+            return Verdict(f"not on this kernel: landlock has ABI {LANDLOCK}, not {row.landlock}")
         if row.outcome in ("check", "kernel"):
             reason = self.refusal(row.removed)
             by = "groom-ns itself" if row.outcome == "check" else "the kernel"

@@ -10,6 +10,7 @@ class Row:
 
     removed: list  # the mechanism that it is about, then those that would hide it
     users: str  # root, user or both
+    landlock: int  # the ABI that it takes
     outcome: str  # red, covered, or a refusal's kind: check, kernel
     reasons: list  # of a refusal, its codes
     tests: dict  # test binary: names of its tests
@@ -37,7 +38,8 @@ def read(path):
         fields = [field.strip() for field in line.split("|")]
         if len(fields) not in (3, 4):
             sys.exit(f"{path}: {line!r} has {len(fields)} fields")
-        removed, users, outcome, *rest = fields
+        removed, where, outcome, *rest = fields
+        users, *needs = where.split()
         kind, *reasons = outcome.split()
         if users not in ("root", "user", "both"):
             sys.exit(f"{path}: {line!r} is for nobody")
@@ -50,7 +52,8 @@ def read(path):
         if (kind in ("red", "covered")) != bool(tests):
             sys.exit(f"{path}: {line!r} names tests, or must")
         names = [name.strip() for name in removed.split("+")]
-        rows.append(Row(names, users, kind, reasons, tests))
+        landlock = max([int(need.removeprefix("landlock=")) for need in needs], default=0)
+        rows.append(Row(names, users, landlock, kind, reasons, tests))
     return rows
 
 
