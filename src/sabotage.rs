@@ -220,9 +220,9 @@ mechanisms! {
     /// The key is looked for in an answer's body.
     EchoInBody,
     /// A body's end is said once.
-    OneFraming,
+    SingleFraming,
     /// A request has one Host.
-    OneHost,
+    SingleHost,
     /// A target has no encoding that two servers could read in two ways.
     PlainTargets,
     /// A path has no empty and no dotted segment.

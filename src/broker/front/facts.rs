@@ -41,7 +41,7 @@ impl Facts {
 
     /// Nothing is missing (RFC 9112, section 3.2).
     pub(super) fn conclude(self, version: Version) -> Result<Facts, Refused> {
-        if self.has_host || version == Version::Http10 || !stands(Mechanism::OneHost) {
+        if self.has_host || version == Version::Http10 || !stands(Mechanism::SingleHost) {
             Ok(self)
         } else {
             Err(Refused::closing(400, "no-host"))
@@ -49,7 +49,7 @@ impl Facts {
     }
 
     fn note_host(&mut self, value: &[u8]) -> Result<(), Refused> {
-        if self.has_host && stands(Mechanism::OneHost) {
+        if self.has_host && stands(Mechanism::SingleHost) {
             return Err(Refused::closing(400, "two-hosts"));
         }
         if !is_host(value) {
@@ -108,7 +108,7 @@ impl Facts {
     fn has_no_framing_yet(&self) -> Result<(), Refused> {
         match self.framing {
             Framing::None => Ok(()),
-            _ if !stands(Mechanism::OneFraming) => Ok(()),
+            _ if !stands(Mechanism::SingleFraming) => Ok(()),
             Framing::Length(_) | Framing::Chunked => Err(Refused::closing(400, "two-framings")),
         }
     }
