@@ -147,6 +147,8 @@ mechanisms! {
     ClosedInInit,
     /// Pid 1's filter.
     FilterOfInit,
+    /// Pid 1 passes on the supervisor's signals, and none of the command's own.
+    OuterSignalsAlone,
     /// The command has a session of its own.
     SessionOfCommand,
     /// Signals are as at the start of a program.

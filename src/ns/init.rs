@@ -314,37 +314,46 @@ fn wait_for(gate: &OwnedFd) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Waits for the command to end, reaping whatever else ends and passing signals
-/// on. An interrupt goes to the command's process group, as from a terminal; the
-/// rest to the command alone.
+/// Waits for the command to end, reaping whatever else ends and passing on the
+/// supervisor's signals. An interrupt goes to the command's process group, as from a
+/// terminal; the rest to the command alone.
 fn pass_on_and_reap(command: Pid) -> FromJail {
     let mut awaited = SigSet::empty();
     awaited.add(Signal::SIGCHLD);
     awaited.extend(PASSED_ON);
     loop {
         match wait(&awaited) {
-            Ok(Signal::SIGCHLD) => {
+            Ok((Signal::SIGCHLD, _)) => {
                 if let Some(end) = reap(command) {
                     return end;
                 }
             }
-            Ok(signal @ (Signal::SIGINT | Signal::SIGQUIT)) => {
-                let group = Pid::from_raw(-command.as_raw());
-                if kill(group, signal).is_err() {
-                    let _ = kill(command, signal);
-                }
+            Ok((signal, is_outer)) if is_outer || !stands(Mechanism::OuterSignalsAlone) => {
+                pass_on(signal, command);
             }
-            // A command that has stopped itself gets to see its end.
-            Ok(signal @ Signal::SIGTERM) => {
-                let _ = kill(command, signal);
-                let _ = kill(command, Signal::SIGCONT);
-            }
-            // The command may be gone already; its end is the next SIGCHLD.
-            Ok(signal) => drop(kill(command, signal)),
-            Err(Errno::EINTR) => {}
+            // Of the command's own, where landlock has no scope to deny it (before ABI 6).
+            Ok(_) | Err(Errno::EINTR) => {}
             // Deaf to the command's end; the supervisor is told by pid 1's.
             Err(_) => std::process::exit(i32::from(EXIT_REFUSED)),
         }
+    }
+}
+
+/// Sends a signal on. The command may be gone already; its end is the next SIGCHLD.
+fn pass_on(signal: Signal, command: Pid) {
+    match signal {
+        Signal::SIGINT | Signal::SIGQUIT => {
+            let group = Pid::from_raw(-command.as_raw());
+            if kill(group, signal).is_err() {
+                let _ = kill(command, signal);
+            }
+        }
+        // A command that has stopped itself gets to see its end.
+        Signal::SIGTERM => {
+            let _ = kill(command, signal);
+            let _ = kill(command, Signal::SIGCONT);
+        }
+        _ => drop(kill(command, signal)),
     }
 }
 

@@ -3,6 +3,7 @@
 //! By rt_sigaction(2) itself: libc's sigaction hides signals 32 and 33, which it
 //! uses for threads, and a caller may have ignored those too.
 
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use nix::Result;
@@ -73,13 +74,22 @@ fn set(signal: libc::c_int, handler: libc::sighandler_t) -> Result<()> {
 }
 
 /// Waits for one of these signals, which must be blocked, and takes it: sigwaitinfo(2).
+/// Whether a process outside of this pid namespace has sent it comes with it: such a
+/// sender is numbered 0, and of kill(2) and pidfd_send_signal(2), unlike of
+/// rt_sigqueueinfo(2), nobody can forge that (`SI_USER`).
 ///
 /// nix's `SigSet::wait` takes the error number that sigwait(3) returns for a success,
 /// and names a signal that wasn't written.
-pub fn wait(signals: &SigSet) -> Result<Signal> {
-    // SAFETY: the set is libc's own and outlives the call; a null siginfo_t is allowed.
-    let signal = unsafe { libc::sigwaitinfo(signals.as_ref(), ptr::null_mut()) };
-    Errno::result(signal).and_then(Signal::try_from)
+pub fn wait(signals: &SigSet) -> Result<(Signal, bool)> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
+    // SAFETY: the set is libc's own, and both outlive the call.
+    let signal = unsafe { libc::sigwaitinfo(signals.as_ref(), info.as_mut_ptr()) };
+    let signal = Errno::result(signal).and_then(Signal::try_from)?;
+    // SAFETY: the call succeeded, so the kernel has written it whole.
+    let info = unsafe { info.assume_init() };
+    // SAFETY: SI_USER says that the fields of kill(2) are there (sigaction(2)).
+    let is_outer = info.si_code == libc::SI_USER && unsafe { info.si_pid() } == 0;
+    Ok((signal, is_outer))
 }
 
 /// Gives every signal but SIGKILL and SIGSTOP, which have no other, its default
