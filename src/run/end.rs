@@ -54,9 +54,8 @@ impl End {
     pub(super) fn code(self) -> Result<u8, Refusal> {
         match self {
             End::Said(FromJail::Exited(code)) => Ok(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-            End::Said(FromJail::Killed(signal)) | End::Signal(Phase::Running, signal) => {
-                Ok(killed_by(signal))
-            }
+            End::Said(FromJail::Killed(signal))
+            | End::Signal(Phase::Released | Phase::Running, signal) => Ok(killed_by(signal)),
             End::Said(FromJail::NotExecuted { program, errno }) => {
                 let errno = Errno::from_raw(errno);
                 let what = errno.desc();
@@ -73,7 +72,7 @@ impl End {
                 "a signal came before the command ran",
             )
             .about(signal_name(signal))),
-            End::Abandoned(Phase::Running) => {
+            End::Abandoned(Phase::Released | Phase::Running) => {
                 say::note("the process that started it is gone: the jail was killed");
                 Ok(killed_by(libc::SIGKILL))
             }
