@@ -152,7 +152,10 @@ impl Host {
 
 /// The caller's ids. Refused where effective ids differ: groom-ns isn't written
 /// to be set-user-id, and would act for its owner on the words of a stranger.
-fn caller() -> Result<Ids, Refusal> {
+///
+/// # Errors
+/// `identity`, for that.
+pub fn caller() -> Result<Ids, Refusal> {
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     if geteuid().as_raw() != uid || getegid().as_raw() != gid {
         return Err(Refusal::new(Reason::Identity, "read the caller's ids")

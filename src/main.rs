@@ -12,7 +12,7 @@ use nix::unistd::{Pid, getppid};
 use groom_ns::broker::{alone, shim};
 use groom_ns::cli::{self, Command, PlanFormat};
 use groom_ns::confine::landlock;
-use groom_ns::host::Host;
+use groom_ns::host::{self, Host};
 use groom_ns::plan::{self, step::Plan};
 use groom_ns::policy::{self, CloneMode, Held, Kept, Policy, Supplies};
 use groom_ns::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
@@ -50,6 +50,7 @@ fn carry_out(command: &Command, parent: Pid) -> Result<ExitCode> {
         }
         // What its caller left to it is what it is asked for.
         Command::Probe(probe) => {
+            host::caller()?;
             prove::probe::run(&probe.words)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -68,6 +69,7 @@ fn show(asked: &cli::Prove, report: &prove::Report) -> Result<ExitCode> {
 /// Leaves behind what the caller left to this process, but for the descriptors that
 /// the command line names.
 fn begin(command: &Command) -> Result<Kept, Refusal> {
+    host::caller()?;
     // Before anything is opened: it could get one of their numbers.
     let kept = Kept::take(command)?;
     // Whatever else is open is nobody's business from here on.

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use common::host::checkout;
+use common::host::{checkout, chmod, install};
 use common::jail::{binary, spawn};
 use common::{Folder, Run, finish, is_root, path_str};
 
@@ -33,7 +34,9 @@ fn vacuous_here() -> impl Iterator<Item = &'static str> {
     let of_network = VACUOUS_WITHOUT_NETWORK
         .into_iter()
         .filter(move |_| !has_network);
-    of_user.chain(of_network)
+    let (_, core) = getrlimit(Resource::RLIMIT_CORE).expect("a limit");
+    let of_cores = (core <= 1).then_some("dump-core");
+    of_user.chain(of_network).chain(of_cores)
 }
 
 struct Proof {
@@ -211,6 +214,73 @@ fn a_signal_leaves_nothing_behind() {
     assert_eq!((run.code, run.stdout.as_str()), (Some(125), ""), "{run:#?}");
     assert_eq!(run.stderr, said);
     nothing_is_left(folder.root());
+}
+
+#[test]
+fn a_set_user_id_program_does_nothing_for_anybody() {
+    if !is_root() {
+        // Only root can start one whose owner it isn't.
+        return;
+    }
+    let folder = Folder::new();
+    let program = folder.path("setuid");
+    install(&binary(), &program);
+    chmod(folder.root(), 0o755);
+    chmod(&program, 0o4755);
+    let mark = folder.path("mark");
+    for words in [
+        &["probe", "mark", path_str(&mark)][..],
+        &["probe", "parent", "/usr/bin/id"],
+        &["shim", "0", "/absent"],
+        &["prove"],
+        &["run", "--", "id"],
+    ] {
+        let mut command = Command::new("/usr/bin/setpriv");
+        command.args(["--reuid=65533", "--regid=65533", "--clear-groups"]);
+        let run = finish(spawn(command.arg(&program).args(words)));
+        run.assert_refused("identity");
+        assert_eq!(run.stdout, "", "{words:?}");
+    }
+    assert!(!mark.exists());
+    // Control: without the bit it does what that user can.
+    chmod(&program, 0o755);
+    chmod(folder.root(), 0o777);
+    let mut command = Command::new("/usr/bin/setpriv");
+    command.args(["--reuid=65533", "--regid=65533", "--clear-groups"]);
+    command
+        .arg(&program)
+        .args(["probe", "mark", path_str(&mark)]);
+    let run = finish(spawn(&mut command));
+    assert_eq!(run.code, Some(0), "vacuous: {run:#?}");
+    assert!(mark.exists(), "vacuous");
+}
+
+#[test]
+fn what_is_not_there_to_be_tried_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let folder = Folder::new();
+    // A network namespace whose loopback is down.
+    let mut command = Command::new("/usr/bin/unshare");
+    command.arg("--net").arg(binary()).arg("prove");
+    let run = finish(spawn(command.env("TMPDIR", folder.root())));
+    run.assert_refused("setup");
+    assert!(run.stderr.contains("ip link set lo up"), "{run:#?}");
+    nothing_is_left(folder.root());
+}
+
+#[test]
+fn a_window_that_is_resized_ends_nothing() {
+    let folder = Folder::new();
+    let child = spawn(&mut prove(folder.root(), &[], &[]));
+    within("something is made", || {
+        let mut made = fs::read_dir(folder.root()).expect("a folder");
+        made.next().is_some()
+    });
+    let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+    kill(pid, Signal::SIGWINCH).expect("it runs");
+    assert_eq!(finish(child).code, Some(0));
 }
 
 #[test]

@@ -133,6 +133,7 @@ fn refuse(error: &clap::Error, subcommand: Option<&OsString>) -> Refusal {
     refusal.about(shown(Path::new(line))).remedy(
         match subcommand.and_then(|word| OsStr::to_str(word)) {
             Some("broker") => "see `groom-ns broker --help`",
+            Some("prove") => "see `groom-ns prove --help`",
             Some("shim") => "as in `groom-ns shim 8080 /run/broker.sock`",
             _ => "the command follows `--`, as in `groom-ns run -- CMD`; see `groom-ns run --help`",
         },

@@ -8,7 +8,7 @@ use clap::Args;
 ///
 /// Every attempt is made twice: outside the jail, where it must succeed, and inside,
 /// where it must fail. One that fails outside too is vacuous and counts for nothing.
-/// No key and no network is needed, and nothing stays behind.
+/// It needs no key, and no network but 127.0.0.1.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(
     after_help = "Exit codes: 0 if nothing failed, 1 if something did, 125 if the jail can't be built here."

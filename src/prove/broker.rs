@@ -72,8 +72,8 @@ pub(super) const BESIDE: &[Proof] = &[
     proof(BROKER, "port-from-the-host", attempts::ask_at_the_port, &["ECONNREFUSED"]),
     proof(BROKER, "socket-from-the-host", attempts::ask_at_the_socket, &["403"]),
     proof(BROKER, "token-at-the-api", attempts::ask_the_api, &["401"]),
-    users(KEY, "read-the-supervisor", attempts::read_the_holder, &["EACCES"]),
-    roots(KEY, "key-in-forks-cores-or-swap", attempts::copy_the_key, &["kept out", "ENOENT"]),
+    users(KEY, "read-the-supervisor", attempts::read_the_holder, &["EACCES", "ENOENT"]),
+    roots(KEY, "key-in-forks-cores-or-swap", attempts::copy_the_key, &["kept out"]),
     proof(KEY, "key-in-the-hosts-processes", attempts::key_in_processes, &["absent"]),
     proof(KEY, "key-in-the-jails-memory", attempts::key_in_the_jails_memory, &["absent"]),
 ];
@@ -147,7 +147,7 @@ impl Run {
         if token.is_empty() {
             drop(run.0.stdin.take());
             let refusal = jail::refusal_in(run.0.stderr.take());
-            return Err(refusal.unwrap_or_else(|| jail::trouble("start a run with a broker")));
+            return Err(refusal.unwrap_or_else(jail::not_run));
         }
         Ok((run, token.trim_end().to_owned()))
     }

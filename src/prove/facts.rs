@@ -18,6 +18,8 @@ pub(super) struct Facts {
     pub by_root: bool,
     /// The process that runs the proofs, on the host.
     pub launcher: i32,
+    /// Its arguments, with a NUL after each (proc_pid_cmdline(5)).
+    pub arguments: Vec<u8>,
     /// Its session.
     pub session: i32,
     /// The host's name.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -35,7 +35,7 @@ pub(super) struct Ground {
     // Held, so that there is something to connect to, to inherit and to find.
     _listeners: (TcpListener, UnixListener, UnixListener),
     _leaked: File,
-    _shared_memory: SharedMemory,
+    _shared_memory: sys::ipc::Segment,
     _in_dev_shm: Made,
     _folder: Made,
 }
@@ -44,13 +44,22 @@ impl Ground {
     /// Makes it, in `$TMPDIR` or /tmp. `program` is this program's path.
     ///
     /// # Errors
-    /// `setup`: something can't be made.
+    /// `setup`: something can't be made, or 127.0.0.1 can't be reached.
     pub(super) fn make(program: &Path) -> Result<Ground, Refusal> {
-        Ground::try_make(program).map_err(|error| {
+        let ground = Ground::try_make(program).map_err(|error| {
             Refusal::new(Reason::Setup, "make what the proofs attack")
                 .about(error.to_string())
-                .remedy("set TMPDIR to a folder that you can write to, with 50 MiB to spare")
-        })
+                .remedy(
+                    "set TMPDIR to a folder that you can write to, by a short path of UTF-8, with \
+                     room for this program, which must be readable",
+                )
+        })?;
+        TcpStream::connect((Ipv4Addr::LOCALHOST, ground.facts.tcp)).map_err(|error| {
+            Refusal::new(Reason::Setup, "connect to 127.0.0.1")
+                .about(error.to_string())
+                .remedy("bring the loopback interface up: `ip link set lo up`")
+        })?;
+        Ok(ground)
     }
 
     fn try_make(program: &Path) -> io::Result<Ground> {
@@ -70,23 +79,26 @@ impl Ground {
             UnixListener::bind_addr(&by_name)?,
             UnixListener::bind(ground.join("given/socket"))?,
         );
-        let in_dev_shm = Made(Path::new("/dev/shm").join(&name));
-        fs::write(&in_dev_shm.0, TEXT)?;
-        let shared_memory = SharedMemory(sys::ipc::make()?);
+        // Not the folder's own name, which may lie there too.
+        let in_dev_shm = Made(Path::new("/dev/shm").join(format!("{name}-file")));
+        // Where it can't be made, what looks for it is vacuous, and says so.
+        let _ = fs::write(&in_dev_shm.0, TEXT);
+        let shared_memory = sys::ipc::Segment::make()?;
         let leaked = File::open(&ground)?;
         let canary = format!("canary-{name}");
         let door = ground.join("door");
         let upstream = Upstream::start(&door)?;
         let facts = Facts {
             launcher: Pid::this().as_raw(),
+            arguments: fs::read("/proc/self/cmdline")?,
             session: getsid(None)?.as_raw(),
             hostname: gethostname()?.to_string_lossy().into_owned(),
             namespaces: namespaces()?,
-            // A high number, not close-on-exec: what a careless parent leaves open.
-            leaked: fcntl(&leaked, FcntlArg::F_DUPFD(200))?,
+            // Not close-on-exec: what a careless parent leaves open.
+            leaked: fcntl(&leaked, FcntlArg::F_DUPFD(3))?,
             tcp: tcp.local_addr()?.port(),
             abstract_socket: name,
-            shared_memory: shared_memory.0,
+            shared_memory: shared_memory.id(),
             in_dev_shm: in_dev_shm.0.clone(),
             masked_needle: masked(&canary),
             api: upstream.api,
@@ -166,13 +178,5 @@ struct Made(PathBuf);
 impl Drop for Made {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0).or_else(|_| fs::remove_file(&self.0));
-    }
-}
-
-struct SharedMemory(i32);
-
-impl Drop for SharedMemory {
-    fn drop(&mut self) {
-        let _ = sys::ipc::remove(self.0);
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::{EXIT_REFUSED, Reason, Refusal};
 
 use super::broker;
 use super::catalogue::Scene;
@@ -56,10 +56,10 @@ pub(super) type Answers = Vec<(String, String)>;
 fn answers(scene: Scene, side: Side, ground: &Ground) -> Result<Answers, Refusal> {
     let probe = attempts(scene, side, &ground.facts)?;
     let output = start(&words(scene, side, ground, &probe)?, ground)?;
-    match refusal_in(Some(output.stderr.as_slice())) {
-        Some(refusal) if side == Side::Inside => Err(refusal),
-        _ => Ok(pairs(&output.stdout)),
+    if side == Side::Inside && output.status.code().unwrap_or_default() >= i32::from(EXIT_REFUSED) {
+        return Err(refusal_in(Some(output.stderr.as_slice())).unwrap_or_else(not_run));
     }
+    Ok(pairs(&output.stdout))
 }
 
 /// The words that let a probe make a scene's attempts.
@@ -145,12 +145,29 @@ pub(super) fn not_started(error: &io::Error) -> Refusal {
     trouble("start the probes").about(error.to_string())
 }
 
-/// The refusal among what a run of groom-ns has said, with --json-errors.
+/// The refusal among what a run of groom-ns has said, with --json-errors. The flags aren't
+/// the caller's, so what can be done about a tree that can't be given is said anew.
 pub(super) fn refusal_in(said: Option<impl Read>) -> Option<Refusal> {
     let mut text = String::new();
     said?.read_to_string(&mut text).ok()?;
-    text.lines()
-        .find_map(|line| serde_json::from_str(line).ok())
+    let mut refusals = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    refusals
+        .next()
+        .map(|refusal: Refusal| match refusal.reason {
+            Reason::Owner | Reason::Path | Reason::Overlap => refusal.remedy(
+                "set TMPDIR to a folder that a run may be given; as root on a file system that can \
+             be id-mapped (ext4, xfs, btrfs, tmpfs since Linux 6.3)",
+            ),
+            _ => refusal,
+        })
+}
+
+/// The jail stands, and what was to run in it doesn't.
+pub(super) fn not_run() -> Refusal {
+    trouble("execute this program in the jail")
+        .remedy("set TMPDIR to a folder where programs may be executed (no noexec)")
 }
 
 /// `NAME ANSWER` a line.

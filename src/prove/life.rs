@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use nix::fcntl::{Flock, FlockArg};
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, setsid};
 
@@ -22,8 +23,10 @@ use super::ground::Ground;
 use super::jail::{Side, own_path, refusal_in, trouble, words};
 use super::proof::{Finding, SUCCESS};
 
-/// Until something that must be gone is gone; a machine may be emulated.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Until a command has begun; a machine may be emulated.
+const BEGINNING: Duration = Duration::from_secs(30);
+/// Until what must be gone is gone.
+const END: Duration = Duration::from_secs(5);
 
 /// The ways in which a command's descendant is left behind.
 const ENDINGS: [Ending; 3] = [
@@ -96,7 +99,9 @@ fn left(ending: &Ending, side: Side, ground: &Ground) -> Result<String, Refusal>
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| trouble("start a process").about(error.to_string()))?;
-    let has_begun = within(|| holder(&lock).is_some() || has_ended(&mut started));
+    let has_begun = within(BEGINNING, || {
+        holder(&lock).is_some() || has_ended(&mut started)
+    });
     if ending.killed {
         let _ = started.kill();
     }
@@ -113,7 +118,7 @@ fn left(ending: &Ending, side: Side, ground: &Ground) -> Result<String, Refusal>
             let _ = kill(Pid::from_raw(holder), Signal::SIGKILL);
             if stays { SUCCESS } else { GONE }
         }
-        Side::Inside if within(|| !is_held(&lock)) => GONE,
+        Side::Inside if within(END, || !is_held(&lock)) => GONE,
         Side::Inside => SUCCESS,
     }
     .to_owned())
@@ -137,8 +142,8 @@ fn has_ended(child: &mut Child) -> bool {
     !matches!(child.try_wait(), Ok(None))
 }
 
-fn within(mut happens: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + PATIENCE;
+fn within(time: Duration, mut happens: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + time;
     while Instant::now() < end {
         if happens() {
             return true;
@@ -153,7 +158,7 @@ pub(super) fn hold(lock: &Path) -> anyhow::Result<()> {
     let file = File::options().write(true).open(lock)?;
     let mut held = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
     write!(held, "{}", std::process::id())?;
-    std::thread::sleep(3 * PATIENCE);
+    std::thread::sleep(BEGINNING);
     Ok(())
 }
 
@@ -170,12 +175,14 @@ pub(super) fn daemon(lock: &Path) -> anyhow::Result<()> {
         }
         std::process::exit(0)
     }
-    within(|| holder(lock).is_some());
+    within(BEGINNING, || holder(lock).is_some());
     Ok(())
 }
 
-/// `probe parent CMD…`: starts a command and waits for it.
+/// `probe parent CMD…`: starts a command and waits for it. It doesn't outlive who has
+/// started it.
 pub(super) fn parent(words: &[OsString]) -> anyhow::Result<()> {
+    set_pdeathsig(Signal::SIGKILL)?;
     let program = words.first().context("a command is missing")?;
     Command::new(program).args(&words[1..]).status()?;
     Ok(())

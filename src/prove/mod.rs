@@ -18,9 +18,10 @@ mod upstream;
 use std::path::Path;
 
 use nix::sys::signalfd::SignalFd;
+use nix::sys::stat::{Mode, umask};
 
 use crate::refusal::{Reason, Refusal};
-use crate::run::hold_signals;
+use crate::run::{TELLS_TO_END, hold_signals};
 
 use catalogue::Scene;
 use ground::Ground;
@@ -34,6 +35,7 @@ pub use report::Report;
 /// to attack, or where a signal has put an end to it.
 pub fn run() -> Result<Report, Refusal> {
     let program = jail::own_path()?;
+    umask(Mode::from_bits_truncate(0o022));
     // A signal waits until what was made is gone again.
     let signals = hold_signals()?;
     let ground = Ground::make(Path::new(&program))?;
@@ -52,11 +54,23 @@ pub fn run() -> Result<Report, Refusal> {
 /// What was started got the signal too, if it came from a terminal: its answers would
 /// be wrong.
 fn go_on(signals: &SignalFd) -> Result<(), Refusal> {
-    match signals.read_signal() {
-        Ok(None) => Ok(()),
-        Ok(Some(_)) => Err(Refusal::new(Reason::Setup, "prove")
-            .about("a signal")
-            .remedy("run it again")),
-        Err(errno) => Err(Refusal::new(Reason::Setup, "look for a signal").errno(errno)),
+    loop {
+        match signals.read_signal() {
+            Ok(None) => return Ok(()),
+            Ok(Some(info)) if !tells_to_end(info.ssi_signo) => {}
+            Ok(Some(_)) => {
+                return Err(Refusal::new(Reason::Setup, "prove")
+                    .about("a signal")
+                    .remedy("run it again"));
+            }
+            Err(errno) => {
+                return Err(Refusal::new(Reason::Setup, "look for a signal").errno(errno));
+            }
+        }
     }
+}
+
+/// A terminal that was resized is no reason.
+fn tells_to_end(signal: u32) -> bool {
+    i32::try_from(signal).is_ok_and(|signal| TELLS_TO_END.contains(&signal))
 }

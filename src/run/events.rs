@@ -40,7 +40,7 @@ use super::{Jail, setup};
 const OUTPUT_LOST: i32 = 1;
 
 /// Signals after which a run isn't kept waiting by a reader that doesn't read.
-const TELLS_TO_END: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
+pub const TELLS_TO_END: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
 
 /// How long such a reader has, from the command's end on.
 const DRAIN: Duration = Duration::from_secs(1);

@@ -33,6 +33,8 @@ use crate::sabotage::{Mechanism, stands};
 use crate::sys::process::{Forked, pidfd_open, pidfd_send_signal};
 use crate::sys::signal::is_ignored;
 
+pub use events::TELLS_TO_END;
+
 use door::Door;
 use made::{MadeDir, MadeLog};
 

@@ -4,7 +4,7 @@
 //! presented is the key; inside they are groom-ns's, and the run's token.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek as _, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek as _, SeekFrom, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use super::processes::{find_in_processes, status_field};
 use crate::broker::token::Token;
 use crate::prove::facts::Facts;
-use crate::prove::proof::{Denial, Outcome};
+use crate::prove::proof::{Denial, OUT_OF_SIGHT, Outcome};
 use crate::prove::upstream::{SEEN, UNSEEN, message_length};
 
 /// Where the door is.
@@ -26,7 +26,7 @@ pub(in crate::prove) const CREDENTIAL: &str = "ANTHROPIC_API_KEY";
 pub(in crate::prove) const SMALL_URL: &str = "GROOM_NS_PROVE_SMALL_URL";
 
 /// More than the small door serves, and fewer than any broker.
-const CROWD: usize = 100;
+const CROWD: usize = 80;
 /// Of a file that may hold a key, and of how many.
 const MAX_FILE: u64 = 1024 * 1024;
 const MAX_FILES: usize = 5000;
@@ -203,7 +203,7 @@ pub(in crate::prove) fn ask_at_the_socket(facts: &Facts) -> Outcome {
             return exchange(stream, &request).is_served();
         }
     }
-    Err(Denial::says("no socket"))
+    Err(Denial::says(OUT_OF_SIGHT))
 }
 
 /// Takes up every place, with clients that never come to an end.
@@ -278,7 +278,7 @@ fn find_in_memory(facts: &Facts, pids: impl IntoIterator<Item = i32>) -> Outcome
         }
         is_read |= !text.is_empty();
     }
-    Err(Denial::says(if is_read { "absent" } else { "unread" }))
+    Err(Denial::says(if is_read { "absent" } else { OUT_OF_SIGHT }))
 }
 
 /// What a process can write and read of its own memory (proc_pid_maps(5)).
@@ -301,7 +301,13 @@ fn memory(pid: i32) -> std::io::Result<Vec<u8>> {
 /// By a fork, a core file or swap space, unless the holder's kernel keeps a page of it
 /// out of each (proc_pid_smaps(5), VmFlags: locked, not dumped, wiped on fork).
 pub(in crate::prove) fn copy_the_key(facts: &Facts) -> Outcome {
-    let mappings = fs::read_to_string(format!("/proc/{}/smaps", facts.holder))?;
+    let mappings = match fs::read_to_string(format!("/proc/{}/smaps", facts.holder)) {
+        // Of a kernel without page monitoring, or of a process that doesn't show.
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Denial::says(OUT_OF_SIGHT));
+        }
+        mappings => mappings?,
+    };
     let mut flags = mappings
         .lines()
         .filter_map(|line| line.strip_prefix("VmFlags:"));

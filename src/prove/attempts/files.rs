@@ -172,6 +172,11 @@ pub(in crate::prove) fn find_a_device(_: &Facts) -> Outcome {
     Err(Denial::Errno(Errno::ENOENT))
 }
 
+/// Where the kernel's devices, and on some hosts its cgroups, are set.
+pub(in crate::prove) fn find_sysfs(_: &Facts) -> Outcome {
+    Ok(lstat("/sys/kernel").map(drop)?)
+}
+
 /// The kernel's own listings: memory, symbols, keys, timers.
 pub(in crate::prove) fn read_the_kernels_listings(_: &Facts) -> Outcome {
     let mut covered = 0;

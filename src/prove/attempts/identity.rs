@@ -7,7 +7,7 @@ use crate::confine::caps;
 use crate::prove::facts::Facts;
 use crate::prove::proof::{Denial, Outcome};
 
-use super::processes::status_field;
+use super::processes::{first_process, status_field};
 
 pub(in crate::prove) fn hold_a_capability(_: &Facts) -> Outcome {
     match caps::remaining() {
@@ -49,11 +49,7 @@ pub(in crate::prove) fn room_for_user_namespaces(_: &Facts) -> Outcome {
 /// Pid 1 of the jail, or outside who runs the proofs: whether it has a capability,
 /// may gain one, or is under no filter.
 pub(in crate::prove) fn an_unconfined_pid_1(facts: &Facts) -> Outcome {
-    // In the jail there is no process of the launcher's number.
-    let pid = match status_field(facts.launcher, "NoNewPrivs") {
-        Ok(_) => facts.launcher,
-        Err(_) => 1,
-    };
+    let pid = first_process(facts);
     let zeros = "0000000000000000";
     let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
     for set in sets {

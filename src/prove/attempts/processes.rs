@@ -3,7 +3,6 @@
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
@@ -26,24 +25,36 @@ pub(in crate::prove) fn status_field(pid: i32, field: &str) -> io::Result<String
     }
 }
 
+/// Finds the process that runs the proofs by its number and its arguments, which every
+/// id may read: in another pid namespace the number may be another's.
 pub(in crate::prove) fn see_the_launcher(facts: &Facts) -> Outcome {
-    Ok(std::fs::metadata(format!("/proc/{}", facts.launcher)).map(drop)?)
+    let arguments = std::fs::read(format!("/proc/{}/cmdline", facts.launcher));
+    match arguments {
+        Ok(arguments) if arguments == facts.arguments => Ok(()),
+        Ok(_) => Err(Denial::says("absent")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Denial::says("absent")),
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub(in crate::prove) fn signal_the_launcher(facts: &Facts) -> Outcome {
-    Ok(kill(Pid::from_raw(facts.launcher), None)?)
+    let answer = kill(Pid::from_raw(facts.launcher), None);
+    // It must be the launcher that was there to be signalled.
+    see_the_launcher(facts)?;
+    Ok(answer?)
 }
 
-/// Pid 1's environment, or outside the launcher's: of a process that isn't dumpable
-/// nobody of the same user may read it.
+/// Pid 1 of the jail, or outside, where the launcher can be seen, the launcher.
+pub(in crate::prove) fn first_process(facts: &Facts) -> i32 {
+    match see_the_launcher(facts) {
+        Ok(()) => facts.launcher,
+        Err(_) => 1,
+    }
+}
+
+/// Its environment: of a process that isn't dumpable nobody of the same user may read it.
 pub(in crate::prove) fn read_pid_1(facts: &Facts) -> Outcome {
-    let launcher = format!("/proc/{}", facts.launcher);
-    let of = if Path::new(&launcher).exists() {
-        &launcher
-    } else {
-        "/proc/1"
-    };
-    Ok(std::fs::read(format!("{of}/environ")).map(drop)?)
+    Ok(std::fs::read(format!("/proc/{}/environ", first_process(facts))).map(drop)?)
 }
 
 /// Looks for the needle in the environment and the arguments of every process.
