@@ -204,11 +204,11 @@ fn the_command_waits_for_pid_1_to_be_confined() {
     let said = outside.stderr.contains("calls, executed meanwhile");
     assert!(said, "vacuous: {outside:#?}");
     // One of the filters is the command's, the other pid 1's, in any order.
-    for nth in ["1", "2", "1", "2"] {
-        let jail = workspace.jail().in_situation(&["hold-nth", "seccomp", nth]);
-        let run = jail.run(&["say", "ran"]);
-        assert_eq!(run.ok(), "ran");
-        let said = run.stderr_but_for_groups();
-        assert_eq!(said.trim_end(), "probe: 2 calls", "filter {nth}");
-    }
+    let jail = workspace
+        .jail()
+        .in_situation(&["hold-nth", "seccomp", "first"]);
+    let run = jail.run(&["say", "ran"]);
+    assert_eq!(run.ok(), "ran");
+    let said = run.stderr_but_for_groups();
+    assert_eq!(said.trim_end(), "probe: 2 calls");
 }

@@ -65,15 +65,16 @@ pub(crate) fn swap_at(calls: &str, nth: &str, paths: [&str; 2], command: &[&str]
     at_nth(calls, nth, &Event::Swaps(paths), command)
 }
 
-/// The same, but that call waits for a second. The last line also says whether
-/// the jailed command was executed meanwhile.
+/// The same, but that call waits for a second: the `nth`, or for `first` the one that
+/// pid 1 of the jail makes. The last line also says whether the jailed command was
+/// executed meanwhile.
 pub(crate) fn hold(calls: &str, nth: &str, command: &[&str]) -> ExitCode {
     at_nth(calls, nth, &Event::Waits, command)
 }
 
 fn at_nth(calls: &str, nth: &str, event: &Event, command: &[&str]) -> ExitCode {
     let calls = Calls::parse(calls);
-    let nth: usize = nth.parse().expect("a count");
+    let nth: Option<usize> = (nth != "first").then(|| nth.parse().expect("a count"));
     let (listener, child) = start(&calls, &Answer::NotifyWithExecve, command);
     let mut setup = Setup::default();
     let mut waiting: Option<(Notification, Instant)> = None;
@@ -88,7 +89,9 @@ fn at_nth(calls: &str, nth: &str, event: &Event, command: &[&str]) -> ExitCode {
         setup.calls += usize::from(counts);
         setup.executed_meanwhile |= setup.executions == 2 && waiting.is_some();
         let answered = match event {
-            _ if !(counts && setup.calls == nth) => pass(&listener, call),
+            _ if !(counts && nth.map_or_else(|| is_of_first(call), |nth| setup.calls == nth)) => {
+                pass(&listener, call)
+            }
             Event::Fails(errno) => answer(&listener, call, Some(*errno)),
             Event::Swaps(paths) => exchange(paths).and_then(|()| pass(&listener, call)),
             Event::Waits => {
@@ -116,6 +119,16 @@ fn at_nth(calls: &str, nth: &str, event: &Event, command: &[&str]) -> ExitCode {
     };
     eprintln!("probe: {} calls{meanwhile}{survivors}{how}", setup.calls);
     code
+}
+
+/// Whether a call is made by pid 1 of a pid namespace below this one (proc_pid_status(5),
+/// NSpid).
+fn is_of_first(call: &Notification) -> bool {
+    let pid = call[1] & u64::from(u32::MAX);
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it waits");
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let inmost = numbers.expect("the field").trim().rsplit_once('\t');
+    inmost.is_some_and(|(_, inmost)| inmost == "1")
 }
 
 /// Lets a start happen and lists its calls on stderr, `probe: N × CALLS` a line,

@@ -34,7 +34,7 @@ class Verdict:
 class Host:
     """Where one user runs groom-ns: copies that it can read, and a home."""
 
-    def __init__(self, user, stage, built, asks_prove):
+    def __init__(self, user, stage, built):
         self.user, self.stage = user, stage
         stage.chmod(0o755)
         for folder in ("home", "tmp"):
@@ -45,8 +45,6 @@ class Host:
         for name, path in names.items():
             shutil.copyfile(path, stage / name)
             (stage / name).chmod(0o755)
-        # `prove` is asked where groom-ns has it.
-        self.prove = asks_prove and self.start([stage / "groom-ns", "prove", "--help"]).returncode == 0
 
     def start(self, command, removed=(), limit=LIMIT):
         """Runs a command as the user, in namespaces. None: it hangs."""
@@ -87,7 +85,10 @@ class Host:
         reason = self.refusal(())
         if reason is not None:
             failures.append(f"a run is refused with nothing taken away: {reason}")
-        print(f"{count} tests passed, and a run" if not failures else "it failed", flush=True)
+        probes = self.failed_probes(())
+        if probes:
+            failures.append(f"with nothing taken away: {' '.join(probes)}")
+        print(f"{count} tests passed, and a run, and prove" if not failures else "it failed", flush=True)
         return failures
 
     def verdict(self, row):
@@ -107,8 +108,7 @@ class Host:
         if row.outcome == "covered":
             wrong = f"not covered: {' '.join(red)}" if red else ""
             return Verdict(f"nobody: its siblings suffice for {' '.join(green)}", wrong)
-        if self.prove:
-            red += self.failed_probes(row.removed)
+        red += self.failed_probes(row.removed)
         wrong = f"{' '.join(green)} didn't notice" if green else ""
         return Verdict(" ".join(red) or "nobody", wrong)
 
@@ -154,10 +154,7 @@ class Host:
         done = self.start([self.stage / "groom-ns", "prove", "--json"], removed)
         if done is None:
             return ["prove (hangs)"]
-        try:
-            report = json.loads(done.stdout.strip().splitlines()[-1])
-        except (ValueError, IndexError):
-            return [f"prove: exit code {done.returncode}"]
-        return [
-            f"prove:{proof['probe']}" for proof in report.get("proofs", []) if proof["verdict"] == "failed"
-        ]
+        if done.returncode not in (0, 1):
+            return ["prove (refused)" if done.returncode == 125 else f"prove ({done.returncode})"]
+        report = json.loads(done.stdout[done.stdout.index("{"):])
+        return [f"prove:{proof['probe']}" for proof in report["proofs"] if proof["verdict"] == "failed"]
