@@ -32,17 +32,16 @@ fuzz_target!(|input: &[u8]| {
     match parse(&words) {
         Err(error) => {
             assert_eq!(error.refusal.reason.code(), "usage");
-            assert_eq!(error.json, before_the_command(&words, "--json-errors"));
+            assert_eq!(error.json, wants_json(&words));
             said::refusal(&error.refusal);
         }
         Ok(Command::Print(text)) => said::lines(&text),
+        // Any words: nobody types them.
+        Ok(Command::Probe(_)) => {}
         Ok(command) => {
             let again = again::words(&command).expect("a subcommand");
             assert_eq!(parse(&again).as_ref(), Ok(&command), "{again:?}");
-            assert_eq!(
-                command.json_errors(),
-                before_the_command(&words, "--json-errors")
-            );
+            assert_eq!(command.json_errors(), wants_json(&words));
             judge(command, &words);
         }
     }
@@ -52,7 +51,11 @@ fn parse(words: &[OsString]) -> Result<Command, cli::UsageError> {
     cli::parse([OsString::from("groom-ns")].iter().chain(words).cloned())
 }
 
-fn before_the_command(words: &[OsString], flag: &str) -> bool {
+fn wants_json(words: &[OsString]) -> bool {
+    let flag = match words.first() {
+        Some(word) if word == "prove" => "--json",
+        _ => "--json-errors",
+    };
     let mut flags = words.iter().take_while(|word| *word != "--");
     flags.any(|word| word == flag)
 }
@@ -75,7 +78,7 @@ fn judge(command: Command, words: &[OsString]) {
                 Err(refusal) => quiet(&refusal, &alone.args),
             }
         }
-        Command::Shim(_) | Command::Print(_) => {}
+        Command::Shim(_) | Command::Prove(_) | Command::Probe(_) | Command::Print(_) => {}
     }
 }
 

@@ -107,10 +107,14 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
 
 /// Looked for by hand: clap gives nothing back from a line that it can't read.
 fn wants_json(args: &[OsString]) -> bool {
+    let flag = match args.get(1) {
+        Some(word) if word == "prove" => "--json",
+        _ => "--json-errors",
+    };
     args.iter()
         .skip(1)
         .take_while(|arg| *arg != "--")
-        .any(|arg| arg == "--json-errors")
+        .any(|arg| arg == flag)
 }
 
 /// The first paragraph of clap's message as one line, with the control

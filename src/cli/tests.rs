@@ -74,6 +74,9 @@ fn usage_errors_are_one_line_with_reason_usage() {
         (&["groom-ns", "run", "--"], false),
         (&["groom-ns", "run", "true"], false),
         (&["groom-ns", "run", "--json-errors", "true"], true),
+        (&["groom-ns", "prove", "--json", "x"], true),
+        (&["groom-ns", "prove", "--json-errors"], false),
+        (&["groom-ns", "run", "--json", "--", "x"], false),
         (
             &["groom-ns", "run", "--nope", "--", "x", "--json-errors"],
             false,

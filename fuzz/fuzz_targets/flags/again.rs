@@ -9,7 +9,11 @@ use groom_ns::cli::{BrokerArgs, Command};
 pub fn words(command: &Command) -> Option<Vec<OsString>> {
     let mut line = Line(Vec::new());
     match command {
-        Command::Print(_) => return None,
+        Command::Print(_) | Command::Probe(_) => return None,
+        Command::Prove(prove) => {
+            line.word("prove");
+            line.switch("--json", prove.json);
+        }
         Command::Shim(shim) => {
             line.word("shim");
             line.switch("--json-errors", shim.json_errors);
