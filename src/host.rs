@@ -150,11 +150,11 @@ impl Host {
     }
 }
 
-/// The caller's ids. Refused where effective ids differ: groom-ns isn't written
-/// to be set-user-id, and would act for its owner on the words of a stranger.
+/// The caller's ids.
 ///
 /// # Errors
-/// `identity`, for that.
+/// `identity` where effective ids differ: groom-ns isn't written to be set-user-id, and
+/// would act for its owner on the words of a stranger.
 pub fn caller() -> Result<Ids, Refusal> {
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     if geteuid().as_raw() != uid || getegid().as_raw() != gid {
@@ -276,8 +276,7 @@ fn masks() -> Result<Masks, Refusal> {
     })
 }
 
-/// The names that are there. One that can't be looked for is a refusal: left out, it
-/// would be left uncovered.
+/// The names that are there; one that can't be looked for would be left uncovered.
 fn present(proc: &File, names: &[&str]) -> Result<Vec<PathBuf>, Refusal> {
     let mut found = Vec::with_capacity(names.len());
     for name in names {

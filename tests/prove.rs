@@ -199,17 +199,22 @@ fn where_the_jail_cannot_be_built_that_is_what_it_says() {
     nothing_is_left(folder.root());
 }
 
-#[test]
-fn a_signal_leaves_nothing_behind() {
-    let folder = Folder::new();
-    let child = spawn(&mut prove(folder.root(), &[], &[]));
+/// Proves, and gets a signal once something was made.
+fn signalled(folder: &Path, signal: Signal) -> Run {
+    let child = spawn(&mut prove(folder, &[], &[]));
     within("something is made", || {
-        let mut made = fs::read_dir(folder.root()).expect("a folder");
+        let mut made = fs::read_dir(folder).expect("a folder");
         made.next().is_some()
     });
     let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
-    kill(pid, Signal::SIGTERM).expect("it runs");
-    let run = finish(child);
+    kill(pid, signal).expect("it runs");
+    finish(child)
+}
+
+#[test]
+fn a_signal_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let run = signalled(folder.root(), Signal::SIGTERM);
     let said = "groom-ns: refused (setup): prove: a signal; run it again\n";
     assert_eq!((run.code, run.stdout.as_str()), (Some(125), ""), "{run:#?}");
     assert_eq!(run.stderr, said);
@@ -273,14 +278,8 @@ fn what_is_not_there_to_be_tried_is_refused() {
 #[test]
 fn a_window_that_is_resized_ends_nothing() {
     let folder = Folder::new();
-    let child = spawn(&mut prove(folder.root(), &[], &[]));
-    within("something is made", || {
-        let mut made = fs::read_dir(folder.root()).expect("a folder");
-        made.next().is_some()
-    });
-    let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
-    kill(pid, Signal::SIGWINCH).expect("it runs");
-    assert_eq!(finish(child).code, Some(0));
+    let run = signalled(folder.root(), Signal::SIGWINCH);
+    assert_eq!(run.code, Some(0), "{run:#?}");
 }
 
 #[test]
