@@ -98,9 +98,9 @@ fn start(command: &cli::Run, kept: Kept, caller: Caller) -> Result<ExitCode> {
                 say::note(format_args!("warning: {warning}"));
             }
             let config = policy.broker.as_ref().map(|broker| broker.config.clone());
-            let code = run::run(&plan, &held, caller, config.zip(supplies))?;
+            let ending = run::run(&plan, &held, caller, config.zip(supplies))?;
             report_new_repositories(&policy);
-            Ok(ExitCode::from(code))
+            Ok(ExitCode::from(ending.code))
         }
     }
 }

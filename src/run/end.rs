@@ -3,6 +3,7 @@
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
+use serde::Serialize;
 
 use crate::ns::channel::FromJail;
 use crate::refusal::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Reason, Refusal};
@@ -49,45 +50,79 @@ pub(super) enum End {
     Lost(Refusal),
 }
 
+/// How a run ended that happened, or may have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Ending {
+    /// What groom-ns exits with.
+    pub code: u8,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// What ended a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "cause", rename_all = "kebab-case")]
+pub enum Cause {
+    /// The command exited.
+    Exited {
+        /// With this code.
+        code: i32,
+    },
+    /// A signal ended the command.
+    Killed {
+        /// Its number.
+        signal: i32,
+    },
+    /// execve(2) failed.
+    NotExecuted {
+        /// The program, as it may be printed.
+        program: String,
+        /// The errno's name.
+        errno: String,
+    },
+    /// This signal came to groom-ns when there was no command to pass it to.
+    Signal {
+        /// Its number.
+        signal: i32,
+    },
+    /// The process that started groom-ns is gone.
+    CallerGone,
+    /// A call of the supervisor's failed.
+    Lost {
+        /// Which, and how.
+        what: String,
+    },
+    /// Somebody killed pid 1, and the jail with it.
+    JailKilled {
+        /// The signal's number.
+        signal: i32,
+    },
+}
+
 impl End {
-    /// The exit code; a run that didn't happen is a refusal.
-    pub(super) fn code(self) -> Result<u8, Refusal> {
-        match self {
-            End::Said(FromJail::Exited(code)) => Ok(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-            End::Said(FromJail::Killed(signal))
-            | End::Signal(Phase::Released | Phase::Running, signal) => Ok(killed_by(signal)),
-            End::Said(FromJail::NotExecuted { program, errno }) => {
-                let errno = Errno::from_raw(errno);
-                let what = errno.desc();
-                say::note(format_args!("cannot execute {program}: {errno:?} ({what})"));
-                Ok(if matches!(errno, Errno::ENOENT | Errno::ENOTDIR) {
-                    EXIT_NOT_FOUND
-                } else {
-                    EXIT_NOT_EXECUTABLE
-                })
+    /// How the run ended, which is said where it wasn't the command's own doing; a run
+    /// that didn't happen is a refusal.
+    pub(super) fn ending(self) -> Result<Ending, Refusal> {
+        Ok(match self {
+            End::Said(FromJail::Exited(code)) => Ending {
+                code: u8::try_from(code & 0xff).unwrap_or(u8::MAX),
+                cause: Cause::Exited { code },
+            },
+            End::Said(FromJail::Killed(signal)) => killed_by(signal, Cause::Killed { signal }),
+            End::Signal(Phase::Released | Phase::Running, signal) => {
+                killed_by(signal, Cause::Signal { signal })
             }
-            End::Said(FromJail::Refused(refusal)) => Err(refusal),
-            End::Signal(_, signal) => Err(Refusal::new(
-                Reason::Setup,
-                "a signal came before the command ran",
-            )
-            .about(signal_name(signal))),
+            End::Said(FromJail::NotExecuted { program, errno }) => {
+                not_executed(program, Errno::from_raw(errno))
+            }
             End::Abandoned(Phase::Released | Phase::Running) => {
                 say::note("the process that started it is gone: the jail was killed");
-                Ok(killed_by(libc::SIGKILL))
+                killed_by(libc::SIGKILL, Cause::CallerGone)
             }
             End::Lost(why) => {
-                let errno = why.errno.unwrap_or_default();
-                say::note(format_args!("the jail was killed: {} {errno}", why.subject));
-                Ok(killed_by(libc::SIGKILL))
-            }
-            End::Abandoned(_) => Err(Refusal::new(
-                Reason::Setup,
-                "the process that started groom-ns is gone",
-            )),
-            // None is an end: until_the_end goes on after them.
-            End::Said(FromJail::Listening | FromJail::Ready | FromJail::Executing) => {
-                Err(Refusal::new(Reason::Setup, "an end out of order"))
+                let what = format!("{} {}", why.subject, why.errno.unwrap_or_default());
+                say::note(format_args!("the jail was killed: {what}"));
+                killed_by(libc::SIGKILL, Cause::Lost { what })
             }
             End::Silent(Phase::Running, status) => {
                 let signal = if let WaitStatus::Signaled(_, signal, _) = status {
@@ -96,17 +131,54 @@ impl End {
                     Signal::SIGKILL
                 };
                 say::note(format_args!("the jail was killed by {signal}"));
-                Ok(killed_by(signal as i32))
+                let signal = signal as i32;
+                killed_by(signal, Cause::JailKilled { signal })
             }
-            End::Silent(_, status) => Err(Refusal::new(
+            nothing_ran => return Err(nothing_ran.refusal()),
+        })
+    }
+
+    /// Why the run didn't happen.
+    fn refusal(self) -> Refusal {
+        match self {
+            End::Said(FromJail::Refused(refusal)) | End::Lost(refusal) => refusal,
+            End::Signal(_, signal) => {
+                Refusal::new(Reason::Setup, "a signal came before the command ran")
+                    .about(signal_name(signal))
+            }
+            End::Abandoned(_) => {
+                Refusal::new(Reason::Setup, "the process that started groom-ns is gone")
+            }
+            End::Silent(_, status) => Refusal::new(
                 Reason::Setup,
                 "pid 1 of the jail ended before the command ran",
             )
-            .about(format!("{status:?}"))),
+            .about(format!("{status:?}")),
+            // None is an end: until_the_end goes on after them.
+            End::Said(_) => Refusal::new(Reason::Setup, "an end out of order"),
         }
     }
 }
 
-fn killed_by(signal: i32) -> u8 {
-    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+fn not_executed(program: String, errno: Errno) -> Ending {
+    let what = errno.desc();
+    say::note(format_args!("cannot execute {program}: {errno:?} ({what})"));
+    Ending {
+        code: if matches!(errno, Errno::ENOENT | Errno::ENOTDIR) {
+            EXIT_NOT_FOUND
+        } else {
+            EXIT_NOT_EXECUTABLE
+        },
+        cause: Cause::NotExecuted {
+            program,
+            errno: format!("{errno:?}"),
+        },
+    }
+}
+
+fn killed_by(signal: i32, cause: Cause) -> Ending {
+    Ending {
+        code: u8::try_from(128 + signal).unwrap_or(u8::MAX),
+        cause,
+    }
 }

@@ -9,16 +9,13 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::waitpid;
-use nix::unistd::{dup2_stdin, dup2_stdout};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::broker::TASKS_A_TURN;
 use crate::broker::key::Key;
-use crate::broker::key_source::LineReader;
 use crate::broker::serve::Service;
 use crate::ns::channel::{Channel, FromJail, ToJail};
 use crate::ns::listeners::Listening;
@@ -32,12 +29,9 @@ use crate::sys::process::pidfd_send_signal;
 use crate::sys::watch::watch;
 
 use super::door::Door;
-use super::end::{self, End, Phase};
-use super::pump::{self, Input};
+use super::end::{self, End, Ending, Phase};
+use super::relay::{self, OUTPUT_LOST};
 use super::{Jail, setup};
-
-/// The exit code where the command ended well but its output couldn't be written.
-const OUTPUT_LOST: i32 = 1;
 
 /// Signals after which a run isn't kept waiting by a reader that doesn't read.
 pub const TELLS_TO_END: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
@@ -45,15 +39,27 @@ pub const TELLS_TO_END: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, l
 /// How long such a reader has, from the command's end on.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// Waits for the end of the run and says its exit code.
-pub(super) fn supervise(
-    mut jail: Jail,
-    channel: &Channel,
-    signals: &SignalFd,
-    caller: Option<OwnedFd>,
-    pumps: Vec<Pump>,
-    door: Option<(Door, &Exec)>,
-) -> Result<u8, Refusal> {
+/// What the event loop has to do with.
+pub(super) struct Supervised<'run> {
+    pub(super) jail: Jail,
+    pub(super) channel: &'run Channel,
+    pub(super) signals: &'run SignalFd,
+    pub(super) caller: Option<OwnedFd>,
+    pub(super) pumps: Vec<Pump>,
+    /// The broker's part, and what the command gets.
+    pub(super) door: Option<(Door, &'run Exec)>,
+}
+
+/// Waits for the end of the run and says how it came.
+pub(super) fn supervise(supervised: Supervised) -> Result<Ending, Refusal> {
+    let Supervised {
+        mut jail,
+        channel,
+        signals,
+        caller,
+        pumps,
+        door,
+    } = supervised;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -63,8 +69,8 @@ pub(super) fn supervise(
     runtime.block_on(async {
         let mut events = Events::watch(&jail, channel, signals, caller)?;
         match events.until_the_end(&mut jail, channel, pumps, door).await {
-            Err(lost) if events.phase >= Phase::Released => End::Lost(lost).code(),
-            end => end?.code(),
+            Err(lost) if events.phase >= Phase::Released => End::Lost(lost).ending(),
+            end => end?.ending(),
         }
     })
 }
@@ -123,7 +129,7 @@ impl<'run> Events<'run> {
         pumps: Vec<Pump>,
         door: Option<(Door, &Exec)>,
     ) -> Result<End, Refusal> {
-        let (mut outputs, mut input) = start(pumps)?;
+        let (mut outputs, mut input) = relay::start(pumps)?;
         let (tell_line, line) = oneshot::channel();
         let (tell_listeners, listeners) = oneshot::channel();
         self.door = Some(tell_listeners);
@@ -134,7 +140,7 @@ impl<'run> Events<'run> {
         let mut is_short = false;
         let end = {
             let mut opening = pin!(opening);
-            let mut feeding = pin!(feed(input.as_mut(), wanted.then_some(tell_line)));
+            let mut feeding = pin!(relay::feed(input.as_mut(), wanted.then_some(tell_line)));
             let mut fed = false;
             let mut said = None;
             let mut end = None;
@@ -186,7 +192,7 @@ impl<'run> Events<'run> {
                         is_short |= cut;
                     }
                     Some(result) = outputs.join_next(), if !outputs.is_empty() => {
-                        is_short |= is_lost(result);
+                        is_short |= relay::is_lost(result);
                     }
                 }
             }
@@ -261,101 +267,6 @@ impl<'run> Events<'run> {
     }
 }
 
-/// The descriptors being written to, and how that ended.
-type Outputs = JoinSet<(i32, io::Result<()>)>;
-
-/// Starts moving the output, and gets the input ready.
-fn start(pumps: Vec<Pump>) -> Result<(Outputs, Option<Input>), Refusal> {
-    let mut outputs = JoinSet::new();
-    let mut input = None;
-    for Pump {
-        outer,
-        inner,
-        reader,
-    } in pumps
-    {
-        let fd = standard_fd(outer);
-        if let Some(reader) = reader {
-            let made = Input::new(inner, reader, fd)
-                .map_err(|error| failed("watch standard input", &error))?;
-            input = Some(made);
-        } else {
-            outputs.spawn(async move { (outer, pump::output(inner, fd).await) });
-        }
-    }
-    Ok((outputs, input))
-}
-
-/// Moves the input, if there is any to be moved, and lets go of the caller's side,
-/// whose writer then sees that nobody reads. Says whether it was cut short. `key`
-/// is told the input's first line, which isn't the command's.
-async fn feed(
-    input: Option<&mut Input>,
-    key: Option<oneshot::Sender<Result<Key, Refusal>>>,
-) -> bool {
-    if let Some(tell) = key {
-        let line = match &input {
-            Some(input) => input.key().await,
-            None => LineReader::new().and_then(LineReader::finish),
-        };
-        // Refused meanwhile: the refusal is on its way.
-        let _ = tell.send(line);
-    }
-    let Some(input) = input else {
-        return false;
-    };
-    let result = input.pump().await;
-    input.close();
-    match result {
-        Ok(()) => false,
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            let_go(0);
-            false
-        }
-        Err(error) => {
-            say::note(format_args!("standard input is cut short: {error}"));
-            true
-        }
-    }
-}
-
-/// Puts /dev/null in the place of standard input or output, so that whoever is at
-/// the other end sees that the command has closed its own. Standard error is kept
-/// for what groom-ns says.
-fn let_go(number: i32) {
-    let null = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/null");
-    // What can't be closed early is closed at the end.
-    if let Ok(null) = null {
-        let _ = match number {
-            0 => dup2_stdin(null),
-            1 => dup2_stdout(null),
-            _ => Ok(()),
-        };
-    }
-}
-
-/// Whether output of the command's was lost, which is said. A reader that has gone
-/// is none of our business: the command gets its SIGPIPE.
-fn is_lost(result: Result<(i32, io::Result<()>), tokio::task::JoinError>) -> bool {
-    let (outer, error) = match result {
-        Ok((outer, Err(error))) => (outer, error),
-        Ok((outer, Ok(()))) => {
-            let_go(outer);
-            return false;
-        }
-        Err(_) => return false,
-    };
-    if error.kind() == io::ErrorKind::BrokenPipe {
-        return false;
-    }
-    let name = if outer == 1 { "output" } else { "error" };
-    say::note(format_args!("standard {name} is lost: {error}"));
-    true
-}
-
 /// Waits for the caller's end; for ever if it can't be seen.
 async fn gone(caller: Option<&AsyncFd<OwnedFd>>) {
     match caller {
@@ -363,15 +274,6 @@ async fn gone(caller: Option<&AsyncFd<OwnedFd>>) {
             let _ = caller.readable().await;
         }
         _ => std::future::pending().await,
-    }
-}
-
-/// One of this process's descriptors 0 to 2, which are never closed.
-fn standard_fd(number: i32) -> BorrowedFd<'static> {
-    match number {
-        0 => crate::sys::process::stdin(),
-        1 => crate::sys::process::stdout(),
-        _ => crate::sys::process::stderr(),
     }
 }
 

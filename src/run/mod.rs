@@ -5,6 +5,7 @@ mod end;
 mod events;
 mod made;
 mod pump;
+mod relay;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -33,12 +34,14 @@ use crate::sabotage::{Mechanism, stands};
 use crate::sys::process::{Forked, pidfd_open, pidfd_send_signal};
 use crate::sys::signal::is_ignored;
 
+pub use end::{Cause, Ending};
 pub use events::TELLS_TO_END;
 
 use door::Door;
+use events::Supervised;
 use made::{MadeDir, MadeLog};
 
-/// Carries out a plan. Returns the exit code that groom-ns ends with; an error
+/// Carries out a plan. Returns how the run ended; an error
 /// means that the command has not run, and that nothing of the attempt is left.
 /// `broker` is there if the plan has one.
 pub fn run(
@@ -46,7 +49,7 @@ pub fn run(
     held: &Held,
     caller: Caller,
     broker: Option<(Config, Supplies)>,
-) -> Result<u8, Refusal> {
+) -> Result<Ending, Refusal> {
     // 1. What the command gets as descriptors 0 to 2.
     let mut stdio = Stdio::prepare(plan.identity.host)?;
     // 2. What is made on the host, taken back if nothing runs.
@@ -105,14 +108,21 @@ pub fn run(
     channel.send(&ToJail::Mapped).map_err(setup("send"))?;
     // 8. From here on everything is an event, until the jail is gone.
     let door = door.map(|door| (door, &plan.exec));
-    let code = events::supervise(jail, &channel, &signals, caller.pidfd, pumps, door)?;
+    let ending = events::supervise(Supervised {
+        jail,
+        channel: &channel,
+        signals: &signals,
+        caller: caller.pidfd,
+        pumps,
+        door,
+    })?;
     if let Some(dir) = made {
         dir.keep();
     }
     if let Some(Some(log)) = log {
         log.keep();
     }
-    Ok(code)
+    Ok(ending)
 }
 
 /// What the broker is made of: its log is opened, and its token drawn.
