@@ -7,6 +7,9 @@ use std::path::Path;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
+/// The exit code of a run whose time was up (timeout(1)).
+pub const EXIT_TIMED_OUT: u8 = 124;
+
 /// groom-ns's own exit code when the command did not run.
 pub const EXIT_REFUSED: u8 = 125;
 /// The command was found but could not be executed.

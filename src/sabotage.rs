@@ -123,8 +123,12 @@ mechanisms! {
     TakenBack,
     /// The supervisor of a broker, and a broker alone, is not dumpable.
     UndumpableBroker,
-    /// Descriptors 0 to 2 are pumped through pipes.
+    /// Descriptors 0 to 2 are pumped through pipes, or a terminal of the jail's own.
     PumpedStdio,
+    /// The caller's terminal is restored when groom-ns is killed.
+    TerminalGuard,
+    /// A command that outlives its grace is killed.
+    GraceKill,
 
     // Pid 1 of the jail, and the command's process.
     /// `deny` in /proc/PID/setgroups.
@@ -149,8 +153,9 @@ mechanisms! {
     FilterOfInit,
     /// Pid 1 passes on the supervisor's signals, and none of the command's own.
     OuterSignalsAlone,
-    /// The command has a session of its own.
-    SessionOfCommand,
+    /// The command leads a process group of its own, in the foreground of the jail's
+    /// terminal.
+    GroupOfCommand,
     /// Signals are as at the start of a program.
     ResetSignals,
     /// The command's process closes what it doesn't use.

@@ -93,6 +93,10 @@ impl<'t> Case<'t> {
             broker_log: first(b'l'),
             landlock: cli::Landlock::BestEffort,
             allow_ptrace: false,
+            tty: false,
+            no_tty: false,
+            timeout: None,
+            grace: None,
             // Nothing is waited for then.
             plan: Some(PlanFormat::Text),
             json_errors: false,

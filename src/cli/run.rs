@@ -16,6 +16,7 @@ use super::broker::{BrokerArgs, Provider};
 /// not run and the exit code is 125.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(after_help = RUN_AFTER_HELP)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct Run {
     /// The checkout that the command works in, at the same path inside
     /// [default: the current folder]
@@ -75,6 +76,25 @@ pub struct Run {
     #[arg(long)]
     pub allow_ptrace: bool,
 
+    /// Give the command a terminal of the jail's own [default: if descriptors 0 and 1
+    /// are terminals]; of this and --no-tty the last counts
+    #[arg(long, overrides_with = "no_tty")]
+    pub tty: bool,
+
+    /// Give the command pipes, even at a terminal
+    #[arg(long, overrides_with = "tty")]
+    pub no_tty: bool,
+
+    /// End the command with TERM after this time (10m, 90s, 1h30m, 500ms; a number
+    /// alone is seconds); the exit code is 124 then
+    #[arg(long, value_name = "TIME")]
+    pub timeout: Option<String>,
+
+    /// How long a command that got a TERM may take to end, before it is killed
+    /// [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    pub grace: Option<String>,
+
     /// Print every step in order and exit; nothing is run, made or mounted
     #[arg(long, value_name = "FORMAT", value_enum, num_args = 0..=1,
           require_equals = true, default_missing_value = "text")]
@@ -90,8 +110,9 @@ pub struct Run {
 }
 
 const RUN_AFTER_HELP: &str = "\
-Exit codes: the command's own; 128+n if signal n ended it; 126 if it can't be
-executed, 127 if it isn't found, 125 if it did not run for any other reason.
+Exit codes: the command's own; 128+n if signal n ended it; 124 if its time was up;
+126 if it can't be executed, 127 if it isn't found, 125 if it did not run for any
+other reason.
 
 Examples:
   groom-ns run -- make test

@@ -23,6 +23,21 @@ fn defaults() {
     assert_eq!(run.plan, None);
     assert_eq!(run.command, ["true", "--plan"]);
     assert!(!run.json_errors && !run.allow_ptrace && run.clone.is_none());
+    assert!(!run.tty && !run.no_tty && run.timeout.is_none() && run.grace.is_none());
+}
+
+#[test]
+fn of_tty_and_no_tty_the_last_counts() {
+    for (flags, tty, no_tty) in [
+        (&["--tty"][..], true, false),
+        (&["--no-tty"], false, true),
+        (&["--tty", "--no-tty"], false, true),
+        (&["--no-tty", "--tty"], true, false),
+    ] {
+        let line = ["groom-ns", "run"].iter().chain(flags).chain(&["--", "x"]);
+        let run = run(&line.copied().collect::<Vec<_>>());
+        assert_eq!((run.tty, run.no_tty), (tty, no_tty), "{flags:?}");
+    }
 }
 
 #[test]
@@ -48,6 +63,10 @@ fn every_flag() {
         "--landlock",
         "best-effort",
         "--allow-ptrace",
+        "--tty",
+        "--timeout",
+        "10m",
+        "--grace=5s",
         "--plan=json",
         "--json-errors",
         "--",
@@ -57,7 +76,9 @@ fn every_flag() {
     assert_eq!(run.ro_files, [PathBuf::from("a"), PathBuf::from("b")]);
     assert_eq!(run.env, ["A=1", "B"]);
     assert_eq!(run.plan, Some(PlanFormat::Json));
-    assert!(run.json_errors && run.allow_ptrace);
+    assert!(run.json_errors && run.allow_ptrace && run.tty);
+    assert_eq!(run.timeout.as_deref(), Some("10m"));
+    assert_eq!(run.grace.as_deref(), Some("5s"));
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub trait Message: Serialize + DeserializeOwned {
 /// What the jail's side says, in this order.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromJail {
+    /// The master of the jail's terminal comes along.
+    Terminal,
     /// The broker's two listeners come along: TCP, then UNIX.
     Listening,
     /// The jail stands, and the command's process confines itself; pid 1 waits
@@ -33,6 +35,8 @@ pub enum FromJail {
     Ready,
     /// The command's process is confined, and its next call is execve(2).
     Executing,
+    /// A signal has stopped the command; it goes on when it gets SIGCONT.
+    Stopped,
     /// A step failed; the command has not run.
     Refused(Refusal),
     /// execve(2) failed; nothing ran.
@@ -51,6 +55,7 @@ pub enum FromJail {
 impl Message for FromJail {
     fn descriptors(&self) -> usize {
         match self {
+            FromJail::Terminal => 1,
             FromJail::Listening => 2,
             _ => 0,
         }
@@ -187,6 +192,9 @@ mod tests {
             (FromJail::Ready, &[][..], true),
             (FromJail::Ready, &[fd], false),
             (FromJail::Exited(0), &[fd, fd], false),
+            (FromJail::Terminal, &[], false),
+            (FromJail::Terminal, &[fd], true),
+            (FromJail::Terminal, &[fd, fd], false),
             (FromJail::Listening, &[], false),
             (FromJail::Listening, &[fd], false),
             (FromJail::Listening, &[fd, fd], true),

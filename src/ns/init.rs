@@ -11,12 +11,11 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::prctl::{set_dumpable, set_pdeathsig};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::stat::{Mode, umask};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{
-    Gid, Pid, Uid, chdir, getgroups, getresgid, getresuid, pipe2, read, setgroups, sethostname,
-    setresgid, setresuid, setsid, write,
+    Gid, Pid, Uid, chdir, getgroups, getpid, getresgid, getresuid, pipe2, read, setgroups,
+    sethostname, setpgid, setresgid, setresuid, setsid, tcsetpgrp, write,
 };
 
 use crate::confine::{self, Door};
@@ -26,23 +25,11 @@ use crate::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
 use crate::sabotage::{self, Mechanism, stands};
 use crate::sys::memory::wipe_strings;
 use crate::sys::process::{Forked, close_all_but, fork_into, join_session_keyring};
-use crate::sys::signal::{set_all_default, wait};
+use crate::sys::signal::set_all_default;
 
 use super::channel::{Channel, FromJail, ToJail};
 use super::stdio::{self, Stdio};
-use super::{diagnose, listeners, net};
-
-/// Signals that the supervisor passes on to the command.
-pub const PASSED_ON: [Signal; 8] = [
-    Signal::SIGTERM,
-    Signal::SIGINT,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGWINCH,
-    Signal::SIGCONT,
-];
+use super::{diagnose, listeners, net, reap, terminal};
 
 /// What the fork hands to pid 1 beside the plan.
 pub struct Inherited {
@@ -67,7 +54,7 @@ pub fn main(plan: &Plan, mut inherited: Inherited) -> ! {
         Ok(command) => command,
         Err(refusal) => refuse(&inherited.channel, refusal),
     };
-    let end = pass_on_and_reap(command);
+    let end = reap::until_the_end(command, &inherited.channel);
     let _ = inherited.channel.send(&end);
     std::process::exit(0)
 }
@@ -89,7 +76,9 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
     if stands(Mechanism::UndumpableInit) {
         set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
     }
-    // 4. No controlling terminal, and a process group of its own.
+    // 4. A session of the jail's own, without a terminal so far: pid 1 leads it, so that
+    //    the command's process group has a parent in it and may be stopped (setpgid(2),
+    //    orphaned groups).
     if stands(Mechanism::SessionOfInit) {
         setsid().map_err(setup("setsid"))?;
     }
@@ -124,7 +113,10 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
     //    anything failed here, it hasn't run.
     stdio::let_go()?;
     if stands(Mechanism::ClosedInInit) {
-        close_all_but([inherited.channel.as_fd(), opens.as_fd()]).map_err(setup("close_range"))?;
+        // The terminal stays open: its end is then the jail's, whatever the command closes.
+        let kept = [inherited.channel.as_fd(), opens.as_fd()];
+        let terminal = inherited.stdio.terminal.iter().map(OwnedFd::as_fd);
+        close_all_but(kept.into_iter().chain(terminal)).map_err(setup("close_range"))?;
     }
     confine::confine_init()?;
     write(&opens, &[GATE_OPENS]).map_err(setup("write"))?;
@@ -157,6 +149,9 @@ fn build_jail(plan: &Plan, inherited: &mut Inherited) -> Result<Option<u16>, Ref
             Build::HandOut => {
                 let listeners = std::mem::take(&mut listeners);
                 port = Some(listeners.hand_out(&inherited.channel)?);
+            }
+            Build::Terminal { devpts, .. } => {
+                inherited.stdio.terminal = Some(terminal::make(devpts, &inherited.channel)?);
             }
             Build::Root(tmpfs) => root = Some(Root::attach(tmpfs)?),
             Build::DropCapabilities => confine::caps::drop_all()?,
@@ -201,6 +196,7 @@ fn mount_step(root: &Root, step: &Build) -> Result<(), Refusal> {
         | Build::ShimListener { .. }
         | Build::BrokerSocket { .. }
         | Build::HandOut
+        | Build::Terminal { .. }
         | Build::Root(_)
         | Build::Bind(_)
         | Build::DropCapabilities => Err(Refusal::new(Reason::Setup, "a step without an executor")),
@@ -254,7 +250,21 @@ fn fresh_keyring() -> Result<(), Refusal> {
     }
 }
 
-/// The command's process: descriptors, session, signals, confinement, execve.
+/// Leads a process group of its own, so that an interrupt or a stop reaches the command
+/// and all that it started, and pid 1 isn't among them; the foreground one where there is
+/// a terminal. To be called with SIGTTOU blocked, as this isn't it yet (tcsetpgrp(3)).
+fn lead_a_group(terminal: Option<&OwnedFd>) -> Result<(), Refusal> {
+    if !stands(Mechanism::GroupOfCommand) {
+        return Ok(());
+    }
+    setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(setup("setpgid"))?;
+    match terminal {
+        Some(terminal) => tcsetpgrp(terminal, getpid()).map_err(setup("tcsetpgrp")),
+        None => Ok(()),
+    }
+}
+
+/// The command's process: group, descriptors, signals, confinement, execve.
 fn become_the_command(
     plan: &Plan,
     inherited: &Inherited,
@@ -262,9 +272,7 @@ fn become_the_command(
     gate: &OwnedFd,
 ) -> ! {
     let confined = (|| {
-        if stands(Mechanism::SessionOfCommand) {
-            setsid().map_err(setup("setsid"))?;
-        }
+        lead_a_group(inherited.stdio.terminal.as_ref())?;
         if stands(Mechanism::ResetSignals) {
             set_all_default().map_err(setup("rt_sigaction"))?;
         }
@@ -312,65 +320,6 @@ fn wait_for(gate: &OwnedFd) -> Result<(), Refusal> {
         std::process::exit(i32::from(EXIT_REFUSED));
     }
     Ok(())
-}
-
-/// Waits for the command to end, reaping whatever else ends and passing on the
-/// supervisor's signals. An interrupt goes to the command's process group, as from a
-/// terminal; the rest to the command alone.
-fn pass_on_and_reap(command: Pid) -> FromJail {
-    let mut awaited = SigSet::empty();
-    awaited.add(Signal::SIGCHLD);
-    awaited.extend(PASSED_ON);
-    loop {
-        match wait(&awaited) {
-            Ok((Signal::SIGCHLD, _)) => {
-                if let Some(end) = reap(command) {
-                    return end;
-                }
-            }
-            Ok((signal, is_outer)) if is_outer || !stands(Mechanism::OuterSignalsAlone) => {
-                pass_on(signal, command);
-            }
-            // Of the command's own, where landlock has no scope to deny it (before ABI 6).
-            Ok(_) | Err(Errno::EINTR) => {}
-            // Deaf to the command's end; the supervisor is told by pid 1's.
-            Err(_) => std::process::exit(i32::from(EXIT_REFUSED)),
-        }
-    }
-}
-
-/// Sends a signal on. The command may be gone already; its end is the next SIGCHLD.
-fn pass_on(signal: Signal, command: Pid) {
-    match signal {
-        Signal::SIGINT | Signal::SIGQUIT => {
-            let group = Pid::from_raw(-command.as_raw());
-            if kill(group, signal).is_err() {
-                let _ = kill(command, signal);
-            }
-        }
-        // A command that has stopped itself gets to see its end.
-        Signal::SIGTERM => {
-            let _ = kill(command, signal);
-            let _ = kill(command, Signal::SIGCONT);
-        }
-        _ => drop(kill(command, signal)),
-    }
-}
-
-/// Reaps all that has ended; the command's end if it is among them.
-fn reap(command: Pid) -> Option<FromJail> {
-    loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(pid, code)) if pid == command => {
-                return Some(FromJail::Exited(code));
-            }
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => {
-                return Some(FromJail::Killed(signal as i32));
-            }
-            Ok(WaitStatus::StillAlive) | Err(_) => return None,
-            Ok(_) => {}
-        }
-    }
 }
 
 /// Waits for the supervisor's word; its end of file means that it is gone.

@@ -1,5 +1,6 @@
-//! Into the namespaces: the fork and its maps, pid 1, `lo`, the broker's
-//! listeners, descriptors 0 to 2, and the socketpair between the supervisor and the jail.
+//! Into the namespaces: the fork and its maps, pid 1, `lo`, the broker's listeners,
+//! descriptors 0 to 2, the jail's terminal, and the socketpair between the supervisor and
+//! the jail.
 
 pub mod channel;
 pub mod diagnose;
@@ -7,4 +8,6 @@ pub mod enter;
 pub mod init;
 pub mod listeners;
 pub mod net;
+pub mod reap;
 pub mod stdio;
+pub mod terminal;

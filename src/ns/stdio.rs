@@ -5,7 +5,7 @@
 //! /proc/self/fd the other way round: what it writes into its own standard input
 //! is read by whoever shares that pipe, as the shell in `… | bash` does, and obeyed
 //! outside. So everything but /dev/null stays with the supervisor, which pumps it
-//! through pipes of its own.
+//! through pipes of its own, or through a terminal of the jail's own.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -38,27 +38,41 @@ pub struct Pump {
     pub reader: Option<OwnedFd>,
 }
 
+/// What the command gets as one of its descriptors.
+#[derive(Debug)]
+enum Given {
+    /// The jail's `/dev/null`.
+    Null,
+    /// This one.
+    Fd(OwnedFd),
+    /// The jail's terminal, once pid 1 has made it.
+    Terminal,
+}
+
 /// Both sides of the three descriptors. After the fork the child installs
 /// `jail`, and the supervisor drops it and drives `pumps`.
 #[derive(Debug)]
 pub struct Stdio {
-    /// None: the jail's /dev/null.
-    jail: [Option<OwnedFd>; 3],
-    /// What the supervisor moves.
+    jail: [Given; 3],
+    /// What the supervisor moves, but for the terminal, which doesn't exist yet.
     pub pumps: Vec<Pump>,
+    /// The slave of the jail's terminal; pid 1 puts it here.
+    pub terminal: Option<OwnedFd>,
 }
 
 impl Stdio {
     /// Looks at the caller's descriptors and makes the pipes that are needed,
-    /// owned by `command`, which may then reopen them through /dev/stdout.
+    /// owned by `command`, which may then reopen them through /dev/stdout. For those
+    /// that `terminal` names the command gets the jail's terminal.
     ///
     /// Descriptors that were closed are `/dev/null` by now: Rust's runtime sees
     /// to that before `main`.
-    pub fn prepare(command: Ids) -> Result<Stdio, Refusal> {
+    pub fn prepare(command: Ids, terminal: &[i32]) -> Result<Stdio, Refusal> {
         let fds = [process::stdin(), process::stdout(), process::stderr()];
         let mut stdio = Stdio {
-            jail: [None, None, None],
+            jail: [Given::Null, Given::Null, Given::Null],
             pumps: Vec::new(),
+            terminal: None,
         };
         let mut stdout: Option<FileStat> = None;
         for (number, fd) in (0..).zip(fds) {
@@ -67,18 +81,21 @@ impl Stdio {
             let place = usize::try_from(number).unwrap_or_default();
             // `cmd >file 2>&1`: one pipe for both keeps their order.
             let shared = match (&stdio.jail[1], &stdout) {
-                (Some(pipe), Some(stdout)) if number == 2 && same_file(stdout, &stat) => {
+                (Given::Fd(pipe), Some(stdout)) if number == 2 && same_file(stdout, &stat) => {
                     Some(pipe.try_clone().map_err(|_| refuse(number).about("dup"))?)
                 }
                 _ => None,
             };
             stdio.jail[place] = match (class, shared) {
-                (Class::Null, _) => None,
-                (Class::Pumped, Some(pipe)) => Some(pipe),
-                (Class::Pumped, None) if stands(Mechanism::PumpedStdio) => {
-                    Some(stdio.pump(number, command)?)
+                _ if terminal.contains(&number) && stands(Mechanism::PumpedStdio) => {
+                    Given::Terminal
                 }
-                (Class::Pumped, None) => fd.try_clone_to_owned().ok(),
+                (Class::Null, _) => Given::Null,
+                (Class::Pumped, Some(pipe)) => Given::Fd(pipe),
+                (Class::Pumped, None) if stands(Mechanism::PumpedStdio) => {
+                    Given::Fd(stdio.pump(number, command)?)
+                }
+                (Class::Pumped, None) => fd.try_clone_to_owned().map_or(Given::Null, Given::Fd),
             };
             if number == 1 {
                 stdout = Some(stat);
@@ -116,8 +133,15 @@ impl Stdio {
     /// command's process: `/dev/null` is the jail's.
     pub fn install(&self) -> Result<(), Refusal> {
         let null = open_null()?;
-        for (number, handed) in (0..).zip(&self.jail) {
-            let fd = handed.as_ref().unwrap_or(&null);
+        for (number, given) in (0..).zip(&self.jail) {
+            let fd = match given {
+                Given::Null => &null,
+                Given::Fd(fd) => fd,
+                Given::Terminal => self
+                    .terminal
+                    .as_ref()
+                    .ok_or_else(|| refuse(number).about("before there is a terminal"))?,
+            };
             put(fd, number).map_err(|errno| refuse(number).about("dup2").errno(errno))?;
         }
         Ok(())

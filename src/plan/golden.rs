@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::path::PathBuf;
 
 use super::command::{EnvValue, EnvVar, LandlockMode};
-use super::step::{Identity, Ids, Inode, Plan, Route};
+use super::step::{Identity, Ids, Inode, Plan, Route, Times};
 use crate::broker::provider::Provider;
 use crate::broker::upstream::{proxy::Proxy, url::Upstream};
 use crate::broker::{self, Config};
@@ -73,7 +73,12 @@ fn policy() -> Policy {
         broker: None,
         sockets: Vec::new(),
         env: Vec::new(),
+        terminal: Vec::new(),
         term: None,
+        times: Times {
+            timeout_ms: None,
+            grace_ms: 10_000,
+        },
         argv: vec![CString::from(c"make"), CString::from(c"a test")],
         landlock: LandlockMode::Required,
         allow_ptrace: false,
@@ -129,7 +134,12 @@ fn root_plan() -> Plan {
             value: EnvValue::Callers(c"hunter2".into()),
         },
     ];
+    policy.terminal = vec![0, 1];
     policy.term = Some("xterm".to_owned());
+    policy.times = Times {
+        timeout_ms: Some(5_400_000),
+        grace_ms: 1500,
+    };
     policy.allow_ptrace = true;
     let identity = Identity {
         route: Route::Root,

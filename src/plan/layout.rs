@@ -7,7 +7,7 @@ use crate::host::{Host, SystemShape};
 use crate::policy::{CloneMode, Granted, GrantedKind, Policy};
 
 use super::step::{Access, Bind, Build, IdMap, Identity, Ids, Kind, Route, Standing, Tmpfs};
-use super::{BROKER_SOCKET, CANARY, HOME};
+use super::{BROKER_SOCKET, CANARY, DEVPTS, HOME};
 
 /// The device nodes of `/dev`, with their major and minor numbers
 /// (Documentation/admin-guide/devices.txt).
@@ -130,7 +130,7 @@ pub(super) fn build(
             layout.alias(alias, &place.bind.target);
         }
     }
-    layout.finish(policy.broker.is_some())
+    layout.finish(policy)
 }
 
 /// Steps under way, and what stands so far.
@@ -198,10 +198,12 @@ impl Layout {
         for (name, target) in DEVICE_LINKS {
             self.link(&dev.join(name), Path::new(target));
         }
-        let pts = dev.join("pts");
-        self.dir(&pts);
-        self.steps.push(Build::Devpts { path: pts.clone() });
-        self.stand(&pts, Access::Rw, false);
+        let pts = Path::new(DEVPTS);
+        self.dir(pts);
+        self.steps.push(Build::Devpts {
+            path: pts.to_owned(),
+        });
+        self.stand(pts, Access::Rw, false);
         let shm = Tmpfs {
             size: "25%".to_owned(),
             inodes: 65536,
@@ -267,15 +269,22 @@ impl Layout {
 
     /// The broker's socket comes after the pivot, where its path is its path, and
     /// before the seal, after which nothing can be made beside it.
-    fn finish(mut self, with_broker: bool) -> (Vec<Build>, Vec<Standing>) {
+    /// The terminal comes last, and takes no privilege.
+    fn finish(mut self, policy: &Policy) -> (Vec<Build>, Vec<Standing>) {
         self.steps.push(Build::Pivot);
-        if with_broker {
+        if policy.broker.is_some() {
             let path = BROKER_SOCKET.into();
             self.steps.push(Build::BrokerSocket { path });
             self.steps.push(Build::HandOut);
         }
         self.steps.push(Build::Seal { path: "/".into() });
         self.steps.push(Build::DropCapabilities);
+        if !policy.terminal.is_empty() {
+            self.steps.push(Build::Terminal {
+                devpts: DEVPTS.into(),
+                descriptors: policy.terminal.clone(),
+            });
+        }
         (self.steps, self.standing)
     }
 

@@ -37,6 +37,9 @@ pub const NAMESPACES: [&str; 7] = [
 /// The command's HOME, a private tmpfs.
 pub const HOME: &str = "/home/agent";
 
+/// The jail's own pseudo-terminals.
+pub const DEVPTS: &str = "/dev/pts";
+
 /// A file in the jail's root that permissions let the command read and landlock
 /// doesn't: the self-check tries it.
 pub const CANARY: &str = "/.groom-ns-canary";
@@ -90,6 +93,7 @@ pub fn make(policy: &Policy, host: &Host, identity: Identity) -> Plan {
             argv: policy.argv.clone(),
         },
         identity,
+        times: policy.times,
     }
 }
 
@@ -189,7 +193,7 @@ fn landlock_rules(host: &Host, granted: &[layout::Place], with_socket: bool) -> 
         };
         rules.push(rule(&Path::new("/dev").join(name), grant));
     }
-    rules.push(rule(Path::new("/dev/pts"), Grant::Terminal));
+    rules.push(rule(Path::new(DEVPTS), Grant::Terminal));
     for writable in ["/dev/shm", "/tmp", HOME] {
         rules.push(rule(Path::new(writable), Grant::Write));
     }

@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::command::Check;
 use super::step::{Access, Bind, Broker, Build, Kind, Plan, Tmpfs};
+use crate::policy::times;
 use crate::refusal::{Reason, Refusal, shown};
 
 impl Display for Plan {
@@ -30,7 +31,15 @@ impl Display for Plan {
         lines.line("wait for the supervisor's word")?;
         lines.line("no_new_privs, a seccomp filter of its own, then let the command start")?;
         lines.heading("the command's process")?;
-        self.command(&mut lines)
+        self.command(&mut lines)?;
+        lines.heading("the supervisor, from then on")?;
+        let grace = times::shown(self.times.grace_ms);
+        if let Some(timeout) = self.times.timeout_ms {
+            lines.line(&format!("TERM after {}", times::shown(timeout)))?;
+        }
+        lines.line(&format!(
+            "KILL after a second TERM, or {grace} after the first"
+        ))
     }
 }
 
@@ -93,8 +102,13 @@ impl Plan {
     fn command(&self, lines: &mut Lines) -> fmt::Result {
         let confine = &self.confine;
         lines.line(&format!(
-            "umask {:03o}, signals to their defaults, a new session",
-            confine.umask
+            "umask {:03o}, signals to their defaults, a process group of its own{}",
+            confine.umask,
+            if self.terminal().is_empty() {
+                ""
+            } else {
+                " in the terminal's foreground"
+            }
         ))?;
         for limit in &confine.limits {
             let name = format!("{:?}", limit.resource).to_uppercase();
@@ -195,6 +209,17 @@ impl Display for Build {
             Build::MaskFile { path } => write!(f, "cover {} with /dev/null", shown(path)),
             Build::MaskDir { path } => write!(f, "cover {} with an empty folder", shown(path)),
             Build::Devpts { path } => write!(f, "mount on {}: a new devpts", shown(path)),
+            Build::Terminal {
+                devpts,
+                descriptors,
+            } => {
+                let numbers: Vec<String> = descriptors.iter().map(i32::to_string).collect();
+                let (devpts, numbers) = (shown(devpts), numbers.join(", "));
+                write!(
+                    f,
+                    "open a terminal in {devpts} for descriptors {numbers}, make it the session's, hand its master to the supervisor"
+                )
+            }
             Build::Proc { path } => write!(f, "mount on {}: a fresh proc", shown(path)),
             Build::NoUserNamespaces => f.write_str("set user.max_user_namespaces to 0 in the jail"),
             Build::ReadOnly { path } => write!(f, "make {} read-only", shown(path)),

@@ -29,6 +29,17 @@ pub struct Plan {
     pub confine: Confine,
     /// What is executed then.
     pub exec: Exec,
+    /// When the run is ended, from then on.
+    pub times: Times,
+}
+
+/// When a run is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Times {
+    /// So long after the command was executed it gets a TERM, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// So long after its first TERM the jail is killed, in milliseconds.
+    pub grace_ms: u64,
 }
 
 /// A user id and a group id.
@@ -214,6 +225,14 @@ pub enum Build {
         /// Where.
         path: PathBuf,
     },
+    /// A terminal of the jail's own: its slave controls pid 1's session, and its master
+    /// goes to the supervisor (pty(7); unix(7), SCM_RIGHTS), and to nobody else.
+    Terminal {
+        /// The devpts that it is of.
+        devpts: PathBuf,
+        /// Which of the command's descriptors it is.
+        descriptors: Vec<i32>,
+    },
     /// A fresh procfs of the new pid namespace.
     Proc {
         /// Where.
@@ -242,6 +261,17 @@ pub enum Build {
     },
     /// Every capability set of pid 1 is emptied.
     DropCapabilities,
+}
+
+impl Plan {
+    /// Which of the command's descriptors are the jail's terminal.
+    pub fn terminal(&self) -> &[i32] {
+        let descriptors = |step: &'_ Build| matches!(step, Build::Terminal { .. });
+        match self.build.iter().find(|step| descriptors(step)) {
+            Some(Build::Terminal { descriptors, .. }) => descriptors,
+            _ => &[],
+        }
+    }
 }
 
 /// The key broker of a run, as far as it may be shown.

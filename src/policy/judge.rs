@@ -16,7 +16,7 @@ use super::survey::{Ask, Found, walk};
 use super::{
     CloneMode, GitCovers, Granted, GrantedKind, Held, Judged, Kept, OutDir, Policy, Supplies,
 };
-use super::{broker, env, git, landlock, location, overlap, places, submounts, uds};
+use super::{broker, env, git, landlock, location, overlap, places, submounts, times, uds};
 use crate::cli;
 use crate::host::Host;
 use crate::mountinfo::{self, Mount};
@@ -32,8 +32,8 @@ const MAX_SOCKETS: usize = 64;
 struct Caller {
     cwd: Result<Start, Errno>,
     env: fn(&OsStr) -> Option<OsString>,
-    /// Whether any of descriptors 0 to 2 is a terminal.
-    terminal: bool,
+    /// Which of descriptors 0 to 2 are terminals.
+    terminals: [fn() -> bool; 3],
 }
 
 impl Caller {
@@ -41,9 +41,11 @@ impl Caller {
         Caller {
             cwd: Start::here(),
             env: |name| std::env::var_os(name),
-            terminal: std::io::stdin().is_terminal()
-                || std::io::stdout().is_terminal()
+            terminals: [
+                || std::io::stdin().is_terminal(),
+                || std::io::stdout().is_terminal(),
                 || std::io::stderr().is_terminal(),
+            ],
         }
     }
 }
@@ -66,6 +68,8 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     broker::not_handed_over(run)?;
     let vars = env::judge(&run.env, caller.env)?;
     let landlock = landlock::judge(run.landlock, host.landlock)?;
+    let times = times::judge(run)?;
+    let terminal = terminal(caller, run);
     let writable = run.clone_mode == cli::CloneMode::RwGitRo;
 
     let all = candidates(caller, run)?;
@@ -111,7 +115,9 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
         broker,
         sockets: surveyed.sockets.into_iter().collect(),
         env: vars,
-        term: term(caller),
+        term: (!terminal.is_empty()).then(|| term(caller)).flatten(),
+        terminal,
+        times,
         argv,
         landlock,
         allow_ptrace: run.allow_ptrace,
@@ -185,10 +191,23 @@ fn homes(caller: &Caller) -> Result<Vec<PathBuf>, Refusal> {
     Ok(places::homes(own, &String::from_utf8_lossy(&passwd)))
 }
 
-fn term(caller: &Caller) -> Option<String> {
-    if !caller.terminal {
-        return None;
+/// At a terminal that is read and written, the command gets one, unless it is told
+/// otherwise: in `ls | …` or `… | less` another program has the terminal. Asked for, it is
+/// all three descriptors; else standard error may be somewhere else, and stays there.
+fn terminal(caller: &Caller, run: &cli::Run) -> Vec<i32> {
+    let is_terminal = |number: usize| (caller.terminals[number])();
+    if run.tty {
+        vec![0, 1, 2]
+    } else if run.no_tty || !is_terminal(0) || !is_terminal(1) {
+        Vec::new()
+    } else if is_terminal(2) {
+        vec![0, 1, 2]
+    } else {
+        vec![0, 1]
     }
+}
+
+fn term(caller: &Caller) -> Option<String> {
     (caller.env)(OsStr::new("TERM"))?
         .into_string()
         .ok()

@@ -17,6 +17,7 @@ mod submounts;
 mod survey;
 #[cfg(test)]
 pub(crate) mod testing;
+pub(crate) mod times;
 mod uds;
 
 pub use broker::{BrokerPolicy, Kept, LogFile, Supplies, judge_alone};
@@ -28,7 +29,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use crate::plan::command::{EnvVar, LandlockMode};
-use crate::plan::step::{Ids, Inode};
+use crate::plan::step::{Ids, Inode, Times};
 
 /// A run that may be planned. Pure data: what is held open is in [`Held`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,8 +51,13 @@ pub struct Policy {
     pub sockets: Vec<PathBuf>,
     /// The caller's variables, in order; a later one of the same name wins.
     pub env: Vec<EnvVar>,
-    /// The caller's TERM, where it has a terminal.
+    /// Which of descriptors 0 to 2 are to be a terminal of the jail's own; none, or 0 and
+    /// 1 at least.
+    pub terminal: Vec<i32>,
+    /// The caller's TERM, where the command has a terminal.
     pub term: Option<String>,
+    /// When the run is ended.
+    pub times: Times,
     /// The command and its arguments; not empty.
     pub argv: Vec<CString>,
     /// Whether landlock may be absent.

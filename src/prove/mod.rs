@@ -17,6 +17,7 @@ mod upstream;
 
 use std::path::Path;
 
+use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use nix::sys::stat::{Mode, umask};
 
@@ -37,7 +38,8 @@ pub fn run() -> Result<Report, Refusal> {
     let program = jail::own_path()?;
     umask(Mode::from_bits_truncate(0o022));
     // A signal waits until what was made is gone again.
-    let signals = hold_signals()?;
+    let ends = TELLS_TO_END.map(Signal::try_from);
+    let signals = hold_signals(ends.into_iter().flatten())?;
     let ground = Ground::make(Path::new(&program))?;
     let mut findings = Vec::new();
     for scene in Scene::ALL {
@@ -54,23 +56,11 @@ pub fn run() -> Result<Report, Refusal> {
 /// What was started got the signal too, if it came from a terminal: its answers would
 /// be wrong.
 fn go_on(signals: &SignalFd) -> Result<(), Refusal> {
-    loop {
-        match signals.read_signal() {
-            Ok(None) => return Ok(()),
-            Ok(Some(info)) if !tells_to_end(info.ssi_signo) => {}
-            Ok(Some(_)) => {
-                return Err(Refusal::new(Reason::Setup, "prove")
-                    .about("a signal")
-                    .remedy("run it again"));
-            }
-            Err(errno) => {
-                return Err(Refusal::new(Reason::Setup, "look for a signal").errno(errno));
-            }
-        }
+    match signals.read_signal() {
+        Ok(None) => Ok(()),
+        Ok(Some(_)) => Err(Refusal::new(Reason::Setup, "prove")
+            .about("a signal")
+            .remedy("run it again")),
+        Err(errno) => Err(Refusal::new(Reason::Setup, "look for a signal").errno(errno)),
     }
-}
-
-/// A terminal that was resized is no reason.
-fn tells_to_end(signal: u32) -> bool {
-    i32::try_from(signal).is_ok_and(|signal| TELLS_TO_END.contains(&signal))
 }

@@ -6,7 +6,8 @@ use nix::sys::wait::WaitStatus;
 use serde::Serialize;
 
 use crate::ns::channel::FromJail;
-use crate::refusal::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Reason, Refusal};
+use crate::policy::times;
+use crate::refusal::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_TIMED_OUT, Reason, Refusal};
 use crate::say;
 
 use super::signal_name;
@@ -48,6 +49,19 @@ pub(super) enum End {
     Abandoned(Phase),
     /// A call of the supervisor's failed when the command may have been running.
     Lost(Refusal),
+    /// The command wasn't asked any more.
+    Forced(Forced),
+}
+
+/// What ended a run against the command's will, or without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Forced {
+    /// This limit of its time, in milliseconds.
+    TimedOut(u64),
+    /// It didn't end within this time of a TERM, in milliseconds.
+    Late(u64),
+    /// A second TERM came.
+    Again,
 }
 
 /// How a run ended that happened, or may have.
@@ -87,6 +101,16 @@ pub enum Cause {
     },
     /// The process that started groom-ns is gone.
     CallerGone,
+    /// The time limit.
+    TimedOut {
+        /// In milliseconds.
+        limit_ms: u64,
+    },
+    /// It was told to end, and then killed with the jail.
+    ForcedToEnd {
+        /// How long it had, in milliseconds; none: a second TERM came meanwhile.
+        grace_ms: Option<u64>,
+    },
     /// A call of the supervisor's failed.
     Lost {
         /// Which, and how.
@@ -124,6 +148,7 @@ impl End {
                 say::note(format_args!("the jail was killed: {what}"));
                 killed_by(libc::SIGKILL, Cause::Lost { what })
             }
+            End::Forced(forced) => forced.ending(),
             End::Silent(Phase::Running, status) => {
                 let signal = if let WaitStatus::Signaled(_, signal, _) = status {
                     signal
@@ -155,8 +180,37 @@ impl End {
             )
             .about(format!("{status:?}")),
             // None is an end: until_the_end goes on after them.
-            End::Said(_) => Refusal::new(Reason::Setup, "an end out of order"),
+            End::Said(_) | End::Forced(_) => Refusal::new(Reason::Setup, "an end out of order"),
         }
+    }
+}
+
+impl Forced {
+    fn ending(self) -> Ending {
+        let cause = match self {
+            Forced::TimedOut(limit_ms) => {
+                let limit = times::shown(limit_ms);
+                say::note(format_args!("the time limit of {limit} ended the run"));
+                return Ending {
+                    code: EXIT_TIMED_OUT,
+                    cause: Cause::TimedOut { limit_ms },
+                };
+            }
+            Forced::Late(grace_ms) => {
+                say::note(format_args!(
+                    "the jail was killed: the command didn't end within {} of a TERM",
+                    times::shown(grace_ms)
+                ));
+                Cause::ForcedToEnd {
+                    grace_ms: Some(grace_ms),
+                }
+            }
+            Forced::Again => {
+                say::note("the jail was killed: a second TERM came");
+                Cause::ForcedToEnd { grace_ms: None }
+            }
+        };
+        killed_by(libc::SIGKILL, cause)
     }
 }
 

@@ -1,11 +1,16 @@
 //! The supervisor's story, top to bottom. It has one thread, always.
 
+mod clock;
 mod door;
 mod end;
 mod events;
+mod guard;
 mod made;
 mod pump;
 mod relay;
+mod signals;
+mod supervisor;
+mod terminal;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -25,7 +30,8 @@ use crate::broker::log::Log;
 use crate::broker::token::Token;
 use crate::mount::tree;
 use crate::ns::channel::{ToJail, pair};
-use crate::ns::init::{self, Inherited, PASSED_ON};
+use crate::ns::init::{self, Inherited};
+use crate::ns::reap::PASSED_ON;
 use crate::ns::{enter, stdio::Stdio};
 use crate::plan::step::{Bind, Build, IdMap, Inode, Plan, Route};
 use crate::policy::{Held, Supplies};
@@ -35,11 +41,12 @@ use crate::sys::process::{Forked, pidfd_open, pidfd_send_signal};
 use crate::sys::signal::is_ignored;
 
 pub use end::{Cause, Ending};
-pub use events::TELLS_TO_END;
+pub use signals::TELLS_TO_END;
 
 use door::Door;
 use events::Supervised;
 use made::{MadeDir, MadeLog};
+use terminal::Terminal;
 
 /// Carries out a plan. Returns how the run ended; an error
 /// means that the command has not run, and that nothing of the attempt is left.
@@ -50,8 +57,14 @@ pub fn run(
     caller: Caller,
     broker: Option<(Config, Supplies)>,
 ) -> Result<Ending, Refusal> {
-    // 1. What the command gets as descriptors 0 to 2.
-    let mut stdio = Stdio::prepare(plan.identity.host)?;
+    // 1. What the command gets as descriptors 0 to 2. A terminal's guard is forked here,
+    //    before there is anything that it shouldn't have.
+    let descriptors = plan.terminal();
+    let mut stdio = Stdio::prepare(plan.identity.host, descriptors)?;
+    let terminal = match descriptors {
+        [] => None,
+        _ => Some(Terminal::prepare()?),
+    };
     // 2. What is made on the host, taken back if nothing runs.
     let made = plan
         .make_out_dir
@@ -66,7 +79,7 @@ pub fn run(
         Route::User => BTreeMap::new(),
     };
     // 4. Signals wait from here on, so that none is lost around the fork.
-    let signals = hold_signals()?;
+    let signals = hold_signals(PASSED_ON)?;
     let (channel, theirs) = pair().map_err(setup("socketpair"))?;
     let strings = strings_in_memory()?;
     // 5. The fork. The child never comes back from `init::main`.
@@ -74,7 +87,7 @@ pub fn run(
     let mut jail = match enter::fork(&plan.namespaces)? {
         Forked::Child => {
             let token = door.map(|door| door.token.expose().to_owned());
-            drop((channel, signals, caller, pumps));
+            drop((channel, signals, caller, pumps, terminal));
             init::main(
                 plan,
                 Inherited {
@@ -114,6 +127,8 @@ pub fn run(
         signals: &signals,
         caller: caller.pidfd,
         pumps,
+        terminal,
+        times: plan.times,
         door,
     })?;
     if let Some(dir) = made {
@@ -232,11 +247,11 @@ fn namespace_of<'made>(
         .map(|(_, fd)| fd.as_fd()))
 }
 
-/// Blocks the signals that are passed on, but for those that the caller had
-/// ignored (nohup(1)): blocked, they would be delivered here all the same.
-pub fn hold_signals() -> Result<SignalFd, Refusal> {
+/// Blocks these signals, but for those that the caller had ignored (nohup(1)): blocked,
+/// they would be delivered here all the same.
+pub fn hold_signals(signals: impl IntoIterator<Item = Signal>) -> Result<SignalFd, Refusal> {
     let mut held = SigSet::empty();
-    for signal in PASSED_ON {
+    for signal in signals {
         if !is_ignored(signal as i32).map_err(setup("rt_sigaction"))? {
             held.add(signal);
         }

@@ -1,14 +1,18 @@
-//! Moving bytes between the caller's descriptors and the command's pipes.
+//! Moving bytes between the caller's descriptors and the command's pipes, or terminal.
 
 use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{SFlag, fstat};
+use nix::sys::termios::{LocalFlags, SpecialCharacterIndices, tcgetattr};
 use nix::unistd::{Whence, lseek, read, write};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::watch::Receiver;
 
 use crate::sys::process::{bytes_in_pipe, stdin};
 use crate::sys::watch::{Descriptor, watch, watch_or_back};
@@ -89,7 +93,7 @@ impl<D: Descriptor + AsFd> Outer<D> {
 }
 
 /// poll(2) without waiting. A hang-up or error counts: the next call tells it.
-fn is_ready(fd: impl AsFd, interest: Interest) -> nix::Result<bool> {
+pub(super) fn is_ready(fd: impl AsFd, interest: Interest) -> nix::Result<bool> {
     let events = if interest.is_readable() {
         PollFlags::POLLIN
     } else {
@@ -101,8 +105,13 @@ fn is_ready(fd: impl AsFd, interest: Interest) -> nix::Result<bool> {
 
 /// Moves the command's output to one of the caller's descriptors, until the
 /// command's side ends. An error of the caller's side is returned; the pipe is
-/// closed then, and the command's next write is EPIPE.
-pub(super) async fn output(inner: OwnedFd, outer: BorrowedFd<'static>) -> io::Result<()> {
+/// closed then, and the command's next write is EPIPE. `is_idle` says whether all that
+/// was read is written.
+pub(super) async fn output(
+    inner: OwnedFd,
+    outer: BorrowedFd<'static>,
+    is_idle: Arc<AtomicBool>,
+) -> io::Result<()> {
     let inner = watch(inner, Interest::READABLE)?;
     let to = Outer::new(outer, Interest::WRITABLE)?;
     let most = match &to {
@@ -112,9 +121,15 @@ pub(super) async fn output(inner: OwnedFd, outer: BorrowedFd<'static>) -> io::Re
     };
     let mut buffer = vec![0; CHUNK];
     loop {
+        is_idle.store(true, Ordering::Relaxed);
         let length = inner
-            .async_io(Interest::READABLE, |fd| Ok(read(fd, &mut buffer)?))
+            .async_io(Interest::READABLE, |fd| match read(fd, &mut buffer) {
+                // Nobody has the other side of the terminal any more (pty(7)).
+                Err(Errno::EIO) => Ok(0),
+                other => Ok(other?),
+            })
             .await?;
+        is_idle.store(false, Ordering::Relaxed);
         if length == 0 {
             return Ok(());
         }
@@ -127,6 +142,23 @@ pub(super) async fn output(inner: OwnedFd, outer: BorrowedFd<'static>) -> io::Re
     }
 }
 
+/// Reads while the gate is open: a read that waits is given up when it is shut.
+async fn read_while_open<D: Descriptor + AsFd>(
+    gate: &mut Receiver<bool>,
+    outer: &Outer<D>,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
+    // Whoever opens it lives longer than this.
+    while gate.wait_for(|is_open| *is_open).await.is_ok() {
+        tokio::select! {
+            biased;
+            _ = gate.wait_for(|is_open| !is_open) => {}
+            length = outer.read(buffer) => return length,
+        }
+    }
+    Ok(0)
+}
+
 /// Moves the caller's input to the command.
 pub(super) struct Input {
     /// Closed at the end of the input, so that the command sees it.
@@ -136,13 +168,16 @@ pub(super) struct Input {
     /// pipe is given back. Elsewhere it isn't held, so that the command's closing it
     /// is seen.
     reader: Option<OwnedFd>,
-    /// Read from the caller and not yet written to the pipe.
+    /// Where the command's end is a terminal: when the caller's may be read.
+    gate: Option<Receiver<bool>>,
+    /// Read from the caller and not yet written to the command.
     pending: Vec<u8>,
-    /// Written to the pipe.
+    /// Written to the command.
     moved: usize,
 }
 
 impl Input {
+    /// Into a pipe.
     pub(super) fn new(
         inner: OwnedFd,
         reader: OwnedFd,
@@ -153,9 +188,28 @@ impl Input {
             inner: Some(watch(inner, Interest::WRITABLE)?),
             outer: Some(Outer::new(outer, Interest::READABLE)?),
             reader: (kind == SFlag::S_IFREG.bits()).then_some(reader),
+            gate: None,
             pending: Vec::new(),
             moved: 0,
         })
+    }
+
+    /// Into the jail's terminal, which is to be [attached](Input::attach).
+    pub(super) fn typed(gate: Receiver<bool>, outer: BorrowedFd<'static>) -> io::Result<Input> {
+        Ok(Input {
+            inner: None,
+            outer: Some(Outer::new(outer, Interest::READABLE)?),
+            reader: None,
+            gate: Some(gate),
+            pending: Vec::new(),
+            moved: 0,
+        })
+    }
+
+    /// Goes on into this master of a terminal.
+    pub(super) fn attach(&mut self, master: OwnedFd) -> io::Result<()> {
+        self.inner = Some(watch(master, Interest::WRITABLE)?);
+        Ok(())
     }
 
     /// The key, where it is the input's first line; nothing is read ahead of its end.
@@ -170,23 +224,57 @@ impl Input {
     /// at any await: what is pending then is known.
     pub(super) async fn pump(&mut self) -> io::Result<()> {
         let mut buffer = vec![0; CHUNK];
-        while let (Some(inner), Some(outer)) = (&self.inner, &self.outer) {
-            while !self.pending.is_empty() {
-                let pending = &self.pending;
-                let written = inner
-                    .async_io(Interest::WRITABLE, |fd| Ok(write(fd, pending)?))
-                    .await?;
-                self.pending.drain(..written);
-                self.moved = self.moved.saturating_add(written);
-            }
-            let length = outer.read(&mut buffer).await?;
+        loop {
+            self.write_pending().await?;
+            let Some(outer) = &self.outer else {
+                return Ok(());
+            };
+            let length = match &mut self.gate {
+                Some(gate) => read_while_open(gate, outer, &mut buffer).await?,
+                None => outer.read(&mut buffer).await?,
+            };
             if length == 0 {
                 break;
             }
             self.pending
                 .extend_from_slice(buffer.get(..length).unwrap_or_default());
         }
+        self.end_of_input();
+        self.write_pending().await
+    }
+
+    async fn write_pending(&mut self) -> io::Result<()> {
+        let Some(inner) = &self.inner else {
+            return Ok(());
+        };
+        while !self.pending.is_empty() {
+            let pending = &self.pending;
+            let written = inner
+                .async_io(Interest::WRITABLE, |fd| match write(fd, pending) {
+                    // Nobody has the other side of the terminal any more.
+                    Err(Errno::EIO) => Err(io::ErrorKind::BrokenPipe.into()),
+                    other => Ok(other?),
+                })
+                .await?;
+            self.pending.drain(..written);
+            self.moved = self.moved.saturating_add(written);
+        }
         Ok(())
+    }
+
+    /// A terminal has no end that could be closed: it is typed, as Ctrl-D is, a second
+    /// time where the first ends a line that was begun (termios(3), VEOF). In raw mode
+    /// it would be a byte like any other.
+    fn end_of_input(&mut self) {
+        let Some(master) = self.inner.as_ref().filter(|_| self.gate.is_some()) else {
+            return;
+        };
+        if let Ok(mode) = tcgetattr(master.get_ref())
+            && mode.local_flags.contains(LocalFlags::ICANON)
+        {
+            let end = mode.control_chars[SpecialCharacterIndices::VEOF as usize];
+            self.pending.extend([end, end]);
+        }
     }
 
     /// Closes our end of the pipe, so that the command sees the end of its input, and

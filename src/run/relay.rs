@@ -1,7 +1,9 @@
 //! Moving the command's three standard descriptors, as tasks of the event loop.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use nix::unistd::{dup2_stdin, dup2_stdout};
 use tokio::sync::oneshot;
@@ -15,43 +17,74 @@ use crate::say;
 
 use super::events::failed;
 use super::pump::{self, Input};
+use super::terminal::Terminal;
 
 /// The exit code where the command ended well but its output couldn't be written.
 pub(super) const OUTPUT_LOST: i32 = 1;
 
 /// The descriptors being written to, and how that ended.
-pub(super) type Outputs = JoinSet<(i32, io::Result<()>)>;
+pub(super) struct Outputs(JoinSet<(i32, io::Result<()>)>);
 
-/// Starts moving the output, and gets the input ready.
-pub(super) fn start(pumps: Vec<Pump>) -> Result<(Outputs, Option<Input>), Refusal> {
-    let mut outputs = JoinSet::new();
-    let mut input = None;
+impl Outputs {
+    /// Starts moving what comes from `inner` to one of the caller's descriptors;
+    /// `is_idle` says whether all that was read is written.
+    pub(super) fn spawn(&mut self, outer: i32, inner: OwnedFd, is_idle: Arc<AtomicBool>) {
+        let moving = pump::output(inner, standard_fd(outer), is_idle);
+        self.0.spawn(async move { (outer, moving.await) });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Waits for one to end; says whether output was lost. For ever if there is none.
+    pub(super) async fn next(&mut self) -> bool {
+        match self.0.join_next().await {
+            Some(result) => is_lost(result),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Starts moving the output, and gets the input ready, which is to be typed where there
+/// is a terminal.
+pub(super) fn start(
+    pumps: Vec<Pump>,
+    terminal: Option<&Terminal>,
+) -> Result<(Outputs, Option<Input>), Refusal> {
+    let unwatched = |error: io::Error| failed("watch standard input", &error);
+    let mut outputs = Outputs(JoinSet::new());
+    let mut input = terminal
+        .map(|terminal| Input::typed(terminal.gate(), standard_fd(0)).map_err(unwatched))
+        .transpose()?;
     for Pump {
         outer,
         inner,
         reader,
     } in pumps
     {
-        let fd = standard_fd(outer);
         if let Some(reader) = reader {
-            let made = Input::new(inner, reader, fd)
-                .map_err(|error| failed("watch standard input", &error))?;
+            let made = Input::new(inner, reader, standard_fd(outer)).map_err(unwatched)?;
             input = Some(made);
         } else {
-            outputs.spawn(async move { (outer, pump::output(inner, fd).await) });
+            outputs.spawn(outer, inner, Arc::default());
         }
     }
     Ok((outputs, input))
 }
 
+/// Whom the input waits for.
+pub(super) struct Awaited {
+    /// Is told the input's first line, which isn't the command's.
+    pub(super) key: Option<oneshot::Sender<Result<Key, Refusal>>>,
+    /// Brings the jail's terminal.
+    pub(super) terminal: Option<oneshot::Receiver<OwnedFd>>,
+}
+
 /// Moves the input, if there is any to be moved, and lets go of the caller's side,
-/// whose writer then sees that nobody reads. Says whether it was cut short. `key`
-/// is told the input's first line, which isn't the command's.
-pub(super) async fn feed(
-    input: Option<&mut Input>,
-    key: Option<oneshot::Sender<Result<Key, Refusal>>>,
-) -> bool {
-    if let Some(tell) = key {
+/// whose writer then sees that nobody reads. Says whether it was cut short.
+pub(super) async fn feed(input: Option<&mut Input>, awaited: Awaited) -> bool {
+    if let Some(tell) = awaited.key {
         let line = match &input {
             Some(input) => input.key().await,
             None => LineReader::new().and_then(LineReader::finish),
@@ -62,7 +95,15 @@ pub(super) async fn feed(
     let Some(input) = input else {
         return false;
     };
-    let result = input.pump().await;
+    let result = match awaited.terminal {
+        None => input.pump().await,
+        Some(arrives) => match arrives.await.map(|master| input.attach(master)) {
+            Ok(Ok(())) => input.pump().await,
+            Ok(failed) => failed,
+            // Nobody was started who could read it.
+            Err(_) => Ok(()),
+        },
+    };
     input.close();
     match result {
         Ok(()) => false,
@@ -97,7 +138,7 @@ fn let_go(number: i32) {
 
 /// Whether output of the command's was lost, which is said. A reader that has gone
 /// is none of our business: the command gets its SIGPIPE.
-pub(super) fn is_lost(result: Result<(i32, io::Result<()>), tokio::task::JoinError>) -> bool {
+fn is_lost(result: Result<(i32, io::Result<()>), tokio::task::JoinError>) -> bool {
     let (outer, error) = match result {
         Ok((outer, Err(error))) => (outer, error),
         Ok((outer, Ok(()))) => {

@@ -27,6 +27,8 @@ pub mod signal;
 #[allow(unsafe_code)]
 pub mod socket;
 #[allow(unsafe_code)]
+pub mod terminal;
+#[allow(unsafe_code)]
 pub mod users;
 #[allow(unsafe_code)]
 pub mod watch;

@@ -1,10 +1,13 @@
 //! Input injection: CVE-2017-5226, CVE-2019-10063, CVE-2023-28100.
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use std::ffi::OsStr;
 
-use crate::common::host::processes_named;
-use crate::common::{Attack, Workspace, assert_denied};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getsid};
+
+use crate::common::desk::wait_until;
+use crate::common::host::{processes_named, status_field};
+use crate::common::{Attack, Desk, Workspace, assert_denied};
 
 #[test]
 fn no_request_types_into_a_terminal() {
@@ -56,32 +59,145 @@ fn the_callers_terminal_cannot_be_opened() {
     );
 }
 
+/// The session is pid 1's; in its group an interrupt would be for pid 1 too.
 #[test]
-fn the_command_is_in_a_session_of_its_own() {
+fn the_command_is_in_the_jails_session_and_leads_a_group_of_its_own() {
     let workspace = Workspace::new();
     for situation in [&["new-session"][..], &["in-pty"], &["parent"]] {
-        let run = workspace.jail().in_situation(situation).run(&["state"]);
-        let session = run
-            .lines()
-            .iter()
-            .find_map(|line| line.strip_prefix("session="));
-        // 0 is a session outside the pid namespace, 1 is pid 1's, in whose group an
-        // interrupt would be for pid 1 too.
-        assert!(
-            session.is_some_and(|id| !["0", "1"].contains(&id)),
-            "{situation:?}: {run:#?}"
-        );
+        for flag in ["--no-tty", "--tty"] {
+            let jail = workspace.jail().switch(flag).in_situation(situation);
+            let run = jail.run_program(&[workspace.probe().as_os_str(), OsStr::new("state")]);
+            let text = run.outcome().replace('\r', "");
+            let is_so = |line: &str| text.lines().any(|one| one == line);
+            assert!(
+                is_so("session=1") && is_so("group=own"),
+                "{situation:?} {flag}: {run:#?}"
+            );
+        }
     }
-    // Control: without the jail it is the caller's.
+    // Control: without the jail both are the caller's.
     let outside = workspace.unjailed_in(&["parent"], &["state"]);
-    let own = format!(
-        "session={}",
-        nix::unistd::getsid(None).expect("our session")
+    let own = format!("session={}", getsid(None).expect("our session"));
+    let lines = outside.lines();
+    assert!(lines.contains(&own.as_str()), "vacuous: {outside:#?}");
+    assert!(!lines.contains(&"group=own"), "vacuous: {outside:#?}");
+}
+
+/// What the kernel sends to the group in the jail's foreground isn't for pid 1, and what
+/// the command sends to its own group isn't either.
+#[test]
+fn a_signal_to_the_commands_group_is_for_the_command_alone() {
+    let workspace = Workspace::new();
+    let script = "trap 'echo caught' INT; kill -INT 0; echo alive";
+    let run = workspace.jail().run_program(&["sh", "-c", script]);
+    assert_eq!(run.outcome(), "caught\nalive");
+}
+
+/// Typed into the queue of the terminal at `desk` and not yet read.
+fn waiting(desk: &Desk) -> usize {
+    groom_ns::sys::process::bytes_in_pipe(desk.terminal())
+}
+
+#[test]
+fn nothing_is_typed_on_the_terminal_outside_of_the_jails_own() {
+    let workspace = Workspace::new();
+    // A canonical queue shows whole lines alone (ioctl_tty(2), FIONREAD).
+    let newline = "syscall ioctl 0 TIOCSTI %10";
+    let mut desk = Desk::with(
+        &workspace,
+        &[
+            "bash",
+            "-c",
+            &format!("$P {newline}; echo do''ne; exec sleep 60"),
+        ],
     );
     assert!(
-        outside.lines().contains(&own.as_str()),
-        "vacuous: {outside:#?}"
+        desk.wait_for("done").contains("ok 0"),
+        "vacuous: no TIOCSTI here"
     );
+    wait_until("control: it is typed outside", || waiting(&desk) > 0);
+
+    let inside = "for fd in 0 1 2; do \"$0\" syscall ioctl $fd TIOCSTI %10; done; \"$0\" syscall ioctl 0 TIOCLINUX %10";
+    let script = format!("$G -- sh -c '{inside}' $P; echo do''ne; exec sleep 60");
+    let mut desk = Desk::with(&workspace, &["bash", "-c", &script]);
+    let said = desk.wait_for("done");
+    assert_eq!(said.matches("EPERM").count(), 4, "{said}");
+    assert_eq!(waiting(&desk), 0);
+}
+
+#[test]
+fn no_name_in_the_jail_leads_to_the_terminal_outside() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    let name = "stat -Lc %t:%T:%d:%i";
+    let outside = desk.run(&format!("{name} $(tty); {name} /dev/fd/0"));
+    let outside: Vec<&str> = outside.lines().collect();
+    assert_eq!(outside[0], outside[1], "vacuous: two names of one terminal");
+    // By each number, each descriptor of each process, and as the controlling terminal.
+    let inside = desk.run(&format!(
+        "$G -- sh -c '{name} /dev/pts/* /proc/[0-9]*/fd/* /dev/console /dev/tty[0-9]* 2>/dev/null; ls -1 /dev/pts; ls /proc/1/fd; tty </dev/tty'"
+    ));
+    assert!(!inside.contains(outside[0]), "{inside}");
+    assert!(inside.contains("\n0\nptmx\n"), "one terminal: {inside}");
+    assert!(
+        inside.contains("/proc/1/fd': Permission denied"),
+        "{inside}"
+    );
+    assert!(
+        inside.trim_end().ends_with("/dev/tty") || inside.trim_end().ends_with("/dev/pts/0"),
+        "{inside}"
+    );
+}
+
+/// Its holder could type into the jail's foreground, change its size, and hang it up.
+#[test]
+fn no_process_of_the_jail_holds_the_master() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    let inside = desk.run("$G -- $P fds");
+    let fds = ["0", "1", "2"].map(|fd| format!("{fd}=char:/dev/pts/0"));
+    assert_eq!(
+        inside.lines().next(),
+        Some(&*format!("ok {}", fds.join(" ")))
+    );
+    if !crate::common::is_root() {
+        eprintln!("vacuous for pid 1: a user can't look at it");
+        return;
+    }
+    desk.line("$G -- $P sleep 60");
+    desk.wait_for("ready");
+    let groom = desk.foreground();
+    let first = first_of_jail(groom);
+    assert!(
+        holds(groom.as_raw())
+            .iter()
+            .any(|one| one.ends_with("ptmx")),
+        "vacuous"
+    );
+    let held = holds(first);
+    assert!(held.iter().any(|one| one.ends_with("pts/0")), "{held:?}");
+    assert!(!held.iter().any(|one| one.ends_with("ptmx")), "{held:?}");
+}
+
+/// What leads out of the process's own terminal too: descriptors by what they name.
+fn holds(pid: i32) -> Vec<String> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("root may look");
+    let names = entries.flatten().map(|fd| std::fs::read_link(fd.path()));
+    names
+        .flatten()
+        .map(|name| name.display().to_string())
+        .collect()
+}
+
+/// The child of groom-ns that is pid 1 in a namespace of its own.
+fn first_of_jail(groom: Pid) -> i32 {
+    let path = format!("/proc/{groom}/task/{groom}/children");
+    let children = std::fs::read_to_string(path).expect("a live process");
+    let mut children = children
+        .split_whitespace()
+        .map(|pid| pid.parse().expect("a pid"));
+    let is_first = |pid: &i32| status_field(*pid, "NSpid:").ends_with(" 1");
+    children.find(is_first).expect("pid 1 of the jail")
 }
 
 #[test]

@@ -155,9 +155,14 @@ pub(crate) fn state() -> Outcome {
     let (soft, hard) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_CORE)?;
     let (files, _) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)?;
     let session = nix::unistd::getsid(None)?;
+    // By its place beside the process's own: its number says nothing.
+    let group = match nix::unistd::getpgrp() {
+        group if group == nix::unistd::getpid() => "own".to_owned(),
+        group => group.to_string(),
+    };
     Ok(format!(
         "\numask={:o}\nnice={nice}\nblocked={}\nignored={}\ncores={soft}/{hard}\nfiles={files}\n\
-         processors={}\nsession={session}",
+         processors={}\nsession={session}\ngroup={group}",
         umask.bits(),
         field("SigBlk:"),
         field("SigIgn:"),

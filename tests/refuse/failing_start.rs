@@ -96,7 +96,8 @@ impl Start {
         if !self.with_broker {
             return jail;
         }
-        jail.flag("--broker", "anthropic")
+        jail.switch("--tty")
+            .flag("--broker", "anthropic")
             .flag("--upstream", "http://127.0.0.1:9")
             .flag("--key-file", self.workspace.path("key"))
             .flag("--broker-log", self.workspace.path("log"))

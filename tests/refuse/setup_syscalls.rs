@@ -182,7 +182,7 @@ fn learned(with_broker: bool) -> BTreeMap<String, usize> {
         .collect()
 }
 
-/// All of a start with a broker, which has every step there is; and of one without,
+/// All of a start with a broker and a terminal, which has every step there is; and of one without,
 /// whose steps are some of the same, the calls that are made a few times.
 fn items() -> Vec<Item> {
     let whole = learned(true);

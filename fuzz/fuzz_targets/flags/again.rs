@@ -46,6 +46,10 @@ pub fn words(command: &Command) -> Option<Vec<OsString>> {
             line.flag("--broker-log", run.broker_log.as_ref());
             line.flag("--landlock", Some(name(&run.landlock)));
             line.switch("--allow-ptrace", run.allow_ptrace);
+            line.switch("--tty", run.tty);
+            line.switch("--no-tty", run.no_tty);
+            line.flag("--timeout", run.timeout.as_ref());
+            line.flag("--grace", run.grace.as_ref());
             line.flag("--plan", run.plan.as_ref().map(name));
             line.switch("--json-errors", run.json_errors);
             line.word("--");

@@ -23,7 +23,7 @@ fn judged(temp: &TempDir, args: &[&str], host: &Host) -> Result<(Policy, Held), 
             path: temp.path().to_owned(),
         }),
         env: |name| (name == "TERM").then(|| OsString::from("xterm")),
-        terminal: true,
+        terminals: [|| true; 3],
     };
     let (policy, held, supplies) = judge_for(&caller, &run, host, Kept::default())?;
     assert_eq!(supplies.is_some(), policy.broker.is_some());

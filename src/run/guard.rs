@@ -1,0 +1,157 @@
+//! The guard of the caller's terminal: a process that puts it into raw mode and back,
+//! and back above all when groom-ns is gone, however it went. It is forked before there
+//! is a jail, a token or a key, and holds nothing but the terminal and a socket.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::prctl::set_dumpable;
+use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::sys::termios::{LocalFlags, SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use nix::sys::wait::waitpid;
+use nix::unistd::{Pid, read, setpgid, write};
+
+use crate::ns::stdio;
+use crate::refusal::Refusal;
+use crate::sabotage::{Mechanism, stands};
+use crate::sys::process::{Forked, close_all_but, fork_into};
+
+use super::setup;
+
+/// What the guard is asked for, a byte each, and answers with the same byte.
+const RAW: u8 = b'r';
+const QUIET: u8 = b'q';
+const BACK: u8 = b'b';
+const FORGET: u8 = b'f';
+const FAILED: u8 = b'!';
+
+/// The supervisor's side. Dropped, the terminal is as it was, and the guard is reaped.
+pub(super) struct Guard {
+    pid: Pid,
+    /// None once it has been closed.
+    socket: Option<OwnedFd>,
+}
+
+impl Guard {
+    /// Forks it. `terminal` stays the caller's.
+    pub(super) fn start(terminal: BorrowedFd) -> Result<Guard, Refusal> {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::Stream, None, flags)
+            .map_err(setup("socketpair"))?;
+        match fork_into(0).map_err(setup("clone"))? {
+            Forked::Parent(pid, _) => Ok(Guard {
+                pid,
+                socket: Some(ours),
+            }),
+            Forked::Child => {
+                drop(ours);
+                if let Ok(terminal) = terminal.try_clone_to_owned() {
+                    let _ = become_the_guard(&theirs, &terminal);
+                }
+                std::process::exit(0)
+            }
+        }
+    }
+
+    /// Every byte goes through as it is.
+    pub(super) fn raw(&self) -> Result<(), Refusal> {
+        self.ask(RAW).map_err(setup("tcsetattr"))
+    }
+
+    /// As it was, but nothing that is typed is shown: a key is.
+    pub(super) fn quiet(&self) -> Result<(), Refusal> {
+        self.ask(QUIET).map_err(setup("tcsetattr"))
+    }
+
+    /// As it was before the first of these.
+    pub(super) fn back(&self) -> Result<(), Refusal> {
+        self.ask(BACK).map_err(setup("tcsetattr"))
+    }
+
+    /// Another job has the terminal now: its mode is that job's.
+    pub(super) fn forget(&self) -> Result<(), Refusal> {
+        self.ask(FORGET).map_err(setup("tcsetattr"))
+    }
+
+    /// Waits for the answer: the terminal is then as was asked.
+    fn ask(&self, what: u8) -> nix::Result<()> {
+        let socket = self.socket.as_ref().ok_or(Errno::EPIPE)?;
+        let mut answer = [0];
+        // EPIPE and the end of file: somebody has killed the guard.
+        write(socket, &[what])?;
+        match retried(|| read(socket, &mut answer))? {
+            1 if answer == [what] => Ok(()),
+            1 => Err(Errno::EIO),
+            _ => Err(Errno::EPIPE),
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.socket = None;
+        // In a fork, whose child the guard isn't, it answers at once.
+        let _ = retried(|| waitpid(self.pid, None));
+    }
+}
+
+fn retried<T>(mut call: impl FnMut() -> nix::Result<T>) -> nix::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::EINTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// The guard's whole life.
+fn become_the_guard(socket: &OwnedFd, terminal: &OwnedFd) -> nix::Result<()> {
+    // 1. No signal ends it. SIGTTOU among them: from the background it may then set the
+    //    terminal's mode (tcsetattr(3)).
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
+    // 2. What is done to groom-ns's process group isn't done to it.
+    setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+    // 3. Nobody reads in it what groom-ns was started with.
+    set_dumpable(false)?;
+    // 4. No other end of anybody's pipe.
+    if stdio::let_go().is_err() {
+        return Err(Errno::EIO);
+    }
+    close_all_but([socket.as_fd(), terminal.as_fd()])?;
+    // 5. What it is for, until the other side is gone.
+    let mut before = None;
+    let mut what = [0];
+    while retried(|| read(socket, &mut what)) == Ok(1) {
+        let answer = match change(terminal, &mut before, what[0]) {
+            Ok(()) => what,
+            Err(_) => [FAILED],
+        };
+        let _ = write(socket, &answer);
+    }
+    if stands(Mechanism::TerminalGuard) {
+        change(terminal, &mut before, BACK)?;
+    }
+    Ok(())
+}
+
+/// Changes the terminal's mode; `before` is its mode before the first change.
+fn change(terminal: &OwnedFd, before: &mut Option<Termios>, what: u8) -> nix::Result<()> {
+    if what == BACK || what == FORGET {
+        let Some(mode) = before.take().filter(|_| what == BACK) else {
+            return Ok(());
+        };
+        return tcsetattr(terminal, SetArg::TCSANOW, &mode);
+    }
+    let known = match before.clone() {
+        Some(mode) => mode,
+        None => tcgetattr(terminal)?,
+    };
+    let mut mode = known.clone();
+    match what {
+        RAW => cfmakeraw(&mut mode),
+        _ => mode.local_flags.remove(LocalFlags::ECHO),
+    }
+    *before = Some(known);
+    tcsetattr(terminal, SetArg::TCSANOW, &mode)
+}

@@ -1,0 +1,339 @@
+//! What the supervisor knows of a run, and what it does about each event.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signalfd::SignalFd;
+use nix::sys::wait::waitpid;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use crate::broker::serve::Service;
+use crate::ns::channel::{Channel, FromJail, ToJail};
+use crate::ns::listeners::Listening;
+use crate::refusal::Refusal;
+use crate::sabotage::{Mechanism, stands};
+use crate::say;
+
+use super::clock::{Clock, Due};
+use super::end::{self, End, Forced, Phase};
+use super::events::Event;
+use super::relay::{OUTPUT_LOST, Outputs};
+use super::terminal::Terminal;
+use super::{Jail, setup};
+
+/// How long a reader that doesn't read has, from the command's end on, where the run was
+/// told to end.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// A run under way.
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub(super) struct Supervisor<'run> {
+    pub(super) jail: Jail,
+    channel: &'run Channel,
+    pub(super) signals: &'run SignalFd,
+    pub(super) terminal: Option<Terminal>,
+    pub(super) clock: Clock,
+    pub(super) outputs: Outputs,
+    pub(super) phase: Phase,
+    /// Who waits for the broker's listeners.
+    tell_listeners: Option<oneshot::Sender<Listening>>,
+    /// Who waits for the master of the jail's terminal, to write to it.
+    tell_terminal: Option<oneshot::Sender<OwnedFd>>,
+    service: Option<Service>,
+    /// Whether the broker is still being made; the command waits for it.
+    pub(super) is_opening: bool,
+    /// Whether the jail's side may still say something.
+    is_open: bool,
+    /// Whether the input has ended.
+    pub(super) is_fed: bool,
+    /// Whether a signal that ends most commands was passed on.
+    pub(super) is_told_to_end: bool,
+    /// Whether one that stops most commands was.
+    pub(super) is_told_to_stop: bool,
+    /// Whether the command was stopped, and its last output is still awaited.
+    pub(super) is_settling: bool,
+    /// Whether this process was stopped, and hasn't gone on.
+    pub(super) is_stopped: bool,
+    /// Whether input or output was lost.
+    is_short: bool,
+    /// What ended the command, or kept it from running.
+    said: Option<FromJail>,
+    /// Why the run is being ended, if the command isn't asked any more.
+    forced: Option<Forced>,
+    /// Set once the jail is gone; then only output is moved.
+    pub(super) end: Option<End>,
+    /// How long that may take.
+    pub(super) patience: Option<Instant>,
+}
+
+impl<'run> Supervisor<'run> {
+    pub(super) fn new(
+        jail: Jail,
+        channel: &'run Channel,
+        signals: &'run SignalFd,
+        terminal: Option<Terminal>,
+        clock: Clock,
+        outputs: Outputs,
+    ) -> Self {
+        Supervisor {
+            jail,
+            channel,
+            signals,
+            terminal,
+            clock,
+            outputs,
+            phase: Phase::Building,
+            tell_listeners: None,
+            tell_terminal: None,
+            service: None,
+            is_opening: false,
+            is_open: true,
+            is_fed: false,
+            is_told_to_end: false,
+            is_told_to_stop: false,
+            is_settling: false,
+            is_stopped: false,
+            is_short: false,
+            said: None,
+            forced: None,
+            end: None,
+            patience: None,
+        }
+    }
+
+    /// Where the broker's listeners arrive.
+    pub(super) fn listeners_arrive(&mut self) -> oneshot::Receiver<Listening> {
+        let (tell, arrives) = oneshot::channel();
+        self.tell_listeners = Some(tell);
+        arrives
+    }
+
+    /// Where the jail's terminal arrives, if there is to be one.
+    pub(super) fn terminal_arrives(&mut self) -> Option<oneshot::Receiver<OwnedFd>> {
+        self.terminal.as_ref()?;
+        let (tell, arrives) = oneshot::channel();
+        self.tell_terminal = Some(tell);
+        Some(arrives)
+    }
+
+    /// Keeps what is typed next off the screen.
+    pub(super) fn hide_typing(&mut self) -> Result<(), Refusal> {
+        match &mut self.terminal {
+            Some(terminal) => terminal.quiet(),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether what the jail's side says is listened to.
+    pub(super) fn hears(&self) -> bool {
+        self.is_open && self.end.is_none() && self.said.is_none()
+    }
+
+    /// The end, once the jail is gone and its output is moved, or won't be.
+    pub(super) fn is_over(&mut self) -> Option<End> {
+        let is_moved = self.outputs.is_empty();
+        if !is_moved && !(self.is_told_to_end && self.patience.is_none()) {
+            return None;
+        }
+        let end = self.end.take()?;
+        if !is_moved {
+            say::note("output is lost: nobody reads it");
+            self.is_short = true;
+        }
+        Some(end)
+    }
+
+    /// Does what an event asks for. What is returned ends the run at once.
+    pub(super) fn handle(&mut self, event: Event) -> Result<Option<End>, Refusal> {
+        match event {
+            Event::Said => self.hear()?,
+            Event::JailEnded => self.jail_ended()?,
+            Event::Opened(service) => self.opened(service?)?,
+            Event::Signals => return self.pass_on(),
+            Event::Due(Due::Term) => self.time_is_up(),
+            Event::Due(Due::Kill) => self.force(Forced::Late(self.clock.grace())),
+            Event::OutOfPatience => self.patience = None,
+            Event::CallerGone => return Ok(Some(End::Abandoned(self.phase))),
+            Event::Fed(is_cut) => {
+                self.is_fed = true;
+                self.is_short |= is_cut;
+            }
+            Event::Moved(is_lost) => self.is_short |= is_lost,
+            Event::Settled => return self.stop(),
+            Event::Foreground => self.take_terminal()?,
+        }
+        Ok(None)
+    }
+
+    /// The jail's side has said something.
+    fn hear(&mut self) -> Result<(), Refusal> {
+        self.said = self.listen()?;
+        // The command's process may have refused while pid 1 still waits for a word that
+        // won't come.
+        if let Some(FromJail::Refused(_)) = self.said {
+            self.jail.kill();
+        }
+        Ok(())
+    }
+
+    /// Pid 1 has ended, and the jail with it.
+    fn jail_ended(&mut self) -> Result<(), Refusal> {
+        let status = waitpid(self.jail.pid, None).map_err(setup("waitpid"))?;
+        self.jail.ended = true;
+        self.clock.stop();
+        // What it said last may still be unread.
+        let last = match self.said.take() {
+            None => self.listen()?,
+            said => said,
+        };
+        self.end = Some(match (last, self.forced.take()) {
+            // Its time was up, whatever it made of that.
+            (_, Some(Forced::TimedOut(limit))) => End::Forced(Forced::TimedOut(limit)),
+            (Some(said), _) => End::Said(said),
+            (None, Some(forced)) => End::Forced(forced),
+            (None, None) => End::Silent(self.phase, status),
+        });
+        self.patience = self.is_told_to_end.then(|| Instant::now() + DRAIN);
+        Ok(())
+    }
+
+    /// The broker answers.
+    fn opened(&mut self, service: Service) -> Result<(), Refusal> {
+        self.service = Some(service);
+        self.is_opening = false;
+        self.let_go()
+    }
+
+    /// The time limit has come: the command is asked to end.
+    fn time_is_up(&mut self) {
+        let limit = self.clock.limit();
+        self.forced.get_or_insert(Forced::TimedOut(limit));
+        self.is_told_to_end = true;
+        if self.clock.tell_to_end() {
+            self.send(libc::SIGTERM);
+        }
+    }
+
+    /// Kills the jail: it was asked to end, and hasn't.
+    pub(super) fn force(&mut self, why: Forced) {
+        self.forced.get_or_insert(why);
+        self.clock.stop();
+        if stands(Mechanism::GraceKill) {
+            self.jail.kill();
+        }
+    }
+
+    /// Takes what the jail's side has said; returns what ends the run. That it is
+    /// gone is told by pid 1's pidfd, not by a failed call on the channel.
+    fn listen(&mut self) -> Result<Option<FromJail>, Refusal> {
+        while self.is_open {
+            match self.channel.try_receive::<FromJail>() {
+                Ok(Some((said, handed))) => {
+                    if let Some(end) = self.said_so(said, handed)? {
+                        return Ok(Some(end::in_phase(self.phase, end)));
+                    }
+                }
+                Err(Errno::EAGAIN) => break,
+                // tokio keeps a hung-up descriptor ready for ever.
+                Ok(None) | Err(Errno::ECONNRESET) => self.is_open = false,
+                Err(errno) => return Err(setup("recv")(errno)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Does what one message asks for; one that ends the run is returned.
+    fn said_so(
+        &mut self,
+        said: FromJail,
+        handed: Vec<OwnedFd>,
+    ) -> Result<Option<FromJail>, Refusal> {
+        match said {
+            FromJail::Terminal => self.attach(handed)?,
+            FromJail::Listening => {
+                let listening = Listening::judge(handed)?;
+                if let Some(tell) = self.tell_listeners.take() {
+                    // Refused meanwhile: the refusal is on its way here.
+                    let _ = tell.send(listening);
+                }
+            }
+            FromJail::Ready => {
+                self.phase = Phase::Confining;
+                self.let_go()?;
+            }
+            FromJail::Executing => {
+                self.phase = Phase::Running;
+                self.clock.start();
+            }
+            FromJail::Stopped => self.is_settling = true,
+            end => return Ok(Some(end)),
+        }
+        Ok(None)
+    }
+
+    /// The jail's terminal is there: it becomes as the caller's is, and its output is
+    /// moved.
+    fn attach(&mut self, handed: Vec<OwnedFd>) -> Result<(), Refusal> {
+        let Some(terminal) = &mut self.terminal else {
+            return Err(setup("recvmsg")(Errno::EBADMSG));
+        };
+        let [reads, writes] = terminal.attach(handed)?;
+        let is_idle = Arc::clone(&terminal.is_idle);
+        self.outputs.spawn(1, reads, is_idle);
+        if let Some(tell) = self.tell_terminal.take() {
+            // Its input has ended already.
+            let _ = tell.send(writes);
+        }
+        Ok(())
+    }
+
+    /// Lets the command start, once the jail stands and the broker answers.
+    fn let_go(&mut self) -> Result<(), Refusal> {
+        if self.phase != Phase::Confining || self.is_opening {
+            return Ok(());
+        }
+        self.take_terminal()?;
+        match self.channel.send(&ToJail::Go) {
+            Ok(()) => self.phase = Phase::Released,
+            Err(Errno::EPIPE) => {}
+            Err(errno) => return Err(setup("send")(errno)),
+        }
+        Ok(())
+    }
+
+    /// Puts the caller's terminal into raw mode, if this is its foreground job.
+    pub(super) fn take_terminal(&mut self) -> Result<(), Refusal> {
+        match &mut self.terminal {
+            Some(terminal) => terminal.take(),
+            None => Ok(()),
+        }
+    }
+
+    /// Has what is under way in the broker say how it ended: nobody is left to be
+    /// answered.
+    pub(super) async fn close_door(&mut self) {
+        if let Some(service) = self.service.take().filter(|_| self.jail.ended) {
+            let _ = timeout(DRAIN, service.drain()).await;
+        }
+    }
+
+    /// Outside, the command itself would have seen that its output or input failed.
+    pub(super) fn judge(&self, end: End) -> End {
+        match end {
+            End::Said(FromJail::Exited(0)) if self.is_short => {
+                End::Said(FromJail::Exited(OUTPUT_LOST))
+            }
+            end => end,
+        }
+    }
+
+    /// Puts the caller's terminal back, before anything is said on it.
+    pub(super) fn leave(&mut self) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.leave();
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Keys that signal, and the shell's jobs.
+
+use nix::sys::signal::{Signal, kill};
+
+use crate::common::desk::{PROMPT, state, wait_until};
+use crate::common::{Desk, Workspace};
+
+/// A command that says when it runs, and goes on: one process, since a shell that is
+/// stopped between vfork(2) and execve(2) is no stopped one.
+const RUNS: &str = "$P sleep 60";
+
+#[test]
+fn interrupts_and_quits_are_the_commands() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    for (key, code) in [(b"\x03", 130), (b"\x1c", 131)] {
+        desk.line(&format!("$G -- {RUNS}"));
+        desk.wait_for("ready");
+        desk.keys(key);
+        desk.wait_for(PROMPT);
+        assert_eq!(desk.run("echo $?").trim(), code.to_string());
+        // One that catches it isn't ended, and so neither is the run.
+        desk.line("$G -- sh -c 'trap \"echo ca''ught; exit 5\" INT QUIT; echo ru''ns; while :; do sleep 0.05; done'");
+        desk.wait_for("runs");
+        desk.keys(key);
+        desk.wait_for("caught");
+        desk.wait_for(PROMPT);
+        assert_eq!(desk.run("echo $?").trim(), "5");
+    }
+}
+
+#[test]
+fn a_stopped_command_goes_on_in_the_foreground() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    let before = desk.mode();
+    desk.line("$G -- sh -c 'trap \"echo on''ward\" CONT; echo ru''ns; until [ \"$x\" = q ]; do read x && echo \"<$x>\"; done'");
+    desk.wait_for("runs");
+    assert!(
+        desk.mode() != before,
+        "vacuous: the terminal isn't in raw mode"
+    );
+    for size in [(30, 90), (40, 120)] {
+        desk.keys(b"\x1a");
+        desk.wait_for("Stopped");
+        desk.wait_for(PROMPT);
+        assert!(
+            desk.mode() == before,
+            "the shell's terminal isn't as it was"
+        );
+        desk.resize(size.0, size.1);
+        desk.line("fg");
+        desk.wait_for("onward");
+        desk.line("again");
+        desk.wait_for("<again>");
+    }
+    desk.line("q");
+    desk.wait_for(PROMPT);
+    assert_eq!(desk.run("echo $?").trim(), "0");
+    assert!(desk.mode() == before, "the terminal isn't as it was");
+}
+
+#[test]
+fn a_resized_window_is_told() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    desk.line("$G -- sh -c 'trap \"stty size\" WINCH; echo ru''ns; while :; do read x; done'");
+    desk.wait_for("runs");
+    desk.resize(33, 99);
+    desk.wait_for("33 99");
+    desk.keys(b"\x1a");
+    desk.wait_for(PROMPT);
+    desk.resize(44, 88);
+    desk.line("fg");
+    desk.wait_for("44 88");
+}
+
+#[test]
+fn a_job_in_the_background_leaves_the_terminal_alone() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    let before = desk.mode();
+    desk.line("$G -- sh -c 'echo ru''ns; while read x; do echo \"<$x>\"; done' &");
+    desk.wait_for("runs");
+    desk.line("");
+    desk.wait_for(PROMPT);
+    assert!(desk.mode() == before, "a background job changed the mode");
+    // What is typed is the shell's.
+    assert_eq!(desk.run("echo for the shell").trim(), "for the shell");
+    let job = desk.job();
+    assert_ne!(state(job), 'T', "nothing has stopped it");
+    desk.line("fg");
+    desk.wait_for_mode("raw mode in the foreground", |mode| *mode != before);
+    desk.line("for the command");
+    desk.wait_for("<for the command>");
+    desk.keys(b"\x04");
+    desk.wait_for(PROMPT);
+    assert!(desk.mode() == before, "the terminal isn't as it was");
+}
+
+#[test]
+fn a_stopped_job_goes_on_in_the_background() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    let script = "import os, time\nprint('ru' 'ns', flush=True)\n\
+                  while not os.path.exists('go-on'): time.sleep(0.02)\nprint('do' 'ne')\n";
+    workspace.file("clone/waits.py", script);
+    desk.line("$G -- python3 waits.py");
+    desk.wait_for("runs");
+    desk.keys(b"\x1a");
+    desk.wait_for(PROMPT);
+    let before = desk.mode();
+    desk.run("bg");
+    std::fs::write(workspace.clone_dir().join("go-on"), "").expect("a file");
+    desk.wait_for("done");
+    assert!(desk.mode() == before, "a background job changed the mode");
+}
+
+#[test]
+fn where_no_shell_could_continue_it_nothing_stops() {
+    let workspace = Workspace::new();
+    // groom-ns leads the session: its process group is an orphaned one.
+    let script = format!("exec $G -- {RUNS}");
+    let mut desk = Desk::with(&workspace, &["bash", "-c", &script]);
+    desk.wait_for("ready");
+    desk.keys(b"\x1a");
+    // It was stopped, and continued by groom-ns: else the interrupt would wait.
+    desk.wait_for("^Z");
+    desk.keys(b"\x03");
+    assert_eq!(desk.end(), Some(130));
+}
+
+#[test]
+fn a_time_limit_reaches_a_stopped_command() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    let before = desk.mode();
+    desk.line(&format!("$G --timeout 3s -- {RUNS}"));
+    desk.wait_for("ready");
+    desk.keys(b"\x1a");
+    desk.wait_for(PROMPT);
+    let job = desk.job();
+    assert_eq!(state(job), 'T', "vacuous: it isn't stopped");
+    wait_until("the end of a stopped run", || {
+        state(job) == 'X' || state(job) == 'Z'
+    });
+    desk.run("");
+    assert!(String::from_utf8_lossy(&desk.seen()).contains("the time limit of 3s ended the run"));
+    assert!(desk.mode() == before, "the terminal isn't as it was");
+}
+
+#[test]
+fn a_stop_that_is_sent_stops_and_continues_both() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    desk.line(&format!("$G --no-tty -- {RUNS}"));
+    desk.wait_for("ready");
+    let job = desk.foreground();
+    kill(job, Signal::SIGTSTP).expect("our job");
+    desk.wait_for(PROMPT);
+    assert_eq!(state(job), 'T');
+    let command = child_of(child_of(job));
+    assert_eq!(state(command), 'T', "the command too");
+    desk.line("fg");
+    wait_until("both go on", || state(job) != 'T' && state(command) != 'T');
+    desk.keys(b"\x03");
+    desk.wait_for(PROMPT);
+}
+
+fn child_of(pid: nix::unistd::Pid) -> nix::unistd::Pid {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let children = std::fs::read_to_string(path).expect("a live process");
+    let first = children.split_whitespace().next().expect("a child");
+    nix::unistd::Pid::from_raw(first.parse().expect("a pid"))
+}
