@@ -13,7 +13,10 @@ use groom_ns::broker::{alone, shim};
 use groom_ns::cli::{self, Command, PlanFormat};
 use groom_ns::confine::landlock;
 use groom_ns::host::{self, Host};
-use groom_ns::plan::{self, step::Plan};
+use groom_ns::plan::{
+    self,
+    step::{Plan, Route},
+};
 use groom_ns::policy::{self, CloneMode, Held, Kept, Policy, Supplies};
 use groom_ns::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
 use groom_ns::run::{self, Caller};
@@ -24,7 +27,7 @@ fn main() -> ExitCode {
     // First of all, so that a caller that dies right now is not missed.
     let parent = getppid();
     sabotage::begin();
-    let command = match cli::parse(env::args_os()) {
+    let command = match cli::parse_with(env::args_os(), policy::read_profile) {
         Ok(command) => command,
         Err(error) => return finish(Err(error.refusal.into()), error.json),
     };
@@ -35,7 +38,10 @@ fn main() -> ExitCode {
 fn carry_out(command: &Command, parent: Pid) -> Result<ExitCode> {
     match command {
         Command::Print(text) => print(text),
-        Command::Run(run) => start(run, begin(command)?, Caller::hold(parent)?),
+        Command::Run(run) => {
+            say::set_loudness(run.loudness());
+            start(run, begin(command)?, Caller::hold(parent)?)
+        }
         Command::Broker(broker) => {
             let alone = policy::judge_alone(broker, begin(command)?)?;
             Ok(ExitCode::from(alone::run(alone)?))
@@ -95,7 +101,7 @@ fn start(command: &cli::Run, kept: Kept, caller: Caller) -> Result<ExitCode> {
         Some(PlanFormat::Json) => print(&plan.json()?),
         None => {
             for warning in &plan.warnings {
-                say::note(format_args!("warning: {warning}"));
+                say::warning(warning);
             }
             let config = policy.broker.as_ref().map(|broker| broker.config.clone());
             let ending = run::run(&plan, &held, caller, config.zip(supplies))?;
@@ -116,9 +122,30 @@ fn leave(call: &'static str) -> impl Fn(Errno) -> Refusal {
 
 /// The same plan whether it is printed or carried out.
 fn plan(command: &cli::Run, kept: Kept) -> Result<(Policy, Plan, Held, Option<Supplies>), Refusal> {
+    if let Some(profile) = &command.found_profile {
+        say::step(format_args!(
+            "flags are taken from {}",
+            shown(&profile.path)
+        ));
+    }
     let host = Host::look(landlock::kernel_abi)?;
+    say::step(format_args!(
+        "Linux {}, landlock ABI {}, started by {}",
+        host.kernel,
+        host.landlock
+            .map_or("none".to_owned(), |abi| abi.to_string()),
+        match host.route {
+            Route::Root => "root",
+            Route::User => "a user",
+        },
+    ));
     let (policy, held, supplies) = policy::judge(command, &host, kept)?;
+    say::step("the flags and what they name are in order");
     let identity = identity::pick(&host, policy.clone.owner)?;
+    say::step(format_args!(
+        "the command is uid {} of the host",
+        identity.host.uid
+    ));
     let mut plan = plan::make(&policy, &host, identity);
     sabotage::plan(&mut plan);
     Ok((policy, plan, held, supplies))
@@ -129,7 +156,7 @@ fn plan(command: &cli::Run, kept: Kept) -> Result<(Policy, Plan, Held, Option<Su
 fn report_new_repositories(policy: &Policy) {
     if let CloneMode::RwGitRo(covers) = &policy.clone_mode {
         for path in policy::git::new_gits(&policy.clone.path, covers) {
-            say::note(format_args!("note: new repository: {}", shown(&path)));
+            say::remark(format_args!("new repository: {}", shown(&path)));
         }
     }
 }
@@ -158,7 +185,7 @@ fn finish(result: Result<ExitCode>, json: bool) -> ExitCode {
             say::line(text);
             return refused;
         }
-        _ => say::line(refusal),
+        _ => say::refusal(refusal),
     }
     if env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true") {
         say::line(refusal.github_annotation());

@@ -112,6 +112,13 @@ mechanisms! {
     /// The caller's environment isn't the command's.
     CleanEnvironment,
 
+    // What is trusted before there is a jail.
+    /// A profile is its owner's alone to change: the caller's, or root's.
+    ProfileOwner,
+    /// A profile lies neither in the clone or its checkout nor in the out-dir, nor does a
+    /// link to it.
+    ProfileGround,
+
     // The supervisor.
     /// What the caller left open is closed at the start.
     ClosedAtStart,

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
 use groom_ns::broker::alone::Listen;
-use groom_ns::cli::{self, Command};
+use groom_ns::cli::{self, Command, ProfileFile};
 use groom_ns::policy::{self, Kept};
 use groom_ns::refusal::Refusal;
 use libfuzzer_sys::fuzz_target;
@@ -29,6 +29,7 @@ fuzz_target!(|input: &[u8]| {
         .split(|byte| *byte == 0)
         .map(|word| OsStr::from_bytes(word).to_owned())
         .collect();
+    profile(&words);
     match parse(&words) {
         Err(error) => {
             assert_eq!(error.refusal.reason.code(), "usage");
@@ -49,6 +50,36 @@ fuzz_target!(|input: &[u8]| {
 
 fn parse(words: &[OsString]) -> Result<Command, cli::UsageError> {
     cli::parse([OsString::from("groom-ns")].iter().chain(words).cloned())
+}
+
+/// The same line with a profile that holds its own name: what it says is taken, or one
+/// line. What is typed stays.
+fn profile(words: &[OsString]) {
+    let line = [OsString::from("groom-ns")];
+    let mut text = Vec::new();
+    let parsed = cli::parse_with(line.iter().chain(words).cloned(), |path| {
+        text = path.as_os_str().as_bytes().to_vec();
+        let file = ProfileFile {
+            path: "/profile".into(),
+            followed: Vec::new(),
+        };
+        Ok((file, text.clone()))
+    });
+    match parsed {
+        Err(error) => said::refusal(&error.refusal),
+        Ok(Command::Run(run)) if run.found_profile.is_some() => {
+            let typed = words.iter().skip_while(|word| *word != "--").skip(1);
+            let typed: Vec<&OsString> = typed.collect();
+            assert!(typed.is_empty() || typed.into_iter().eq(&run.command));
+            assert_eq!(
+                run.profile
+                    .as_deref()
+                    .map(|path| path.as_os_str().as_bytes()),
+                Some(&text[..])
+            );
+        }
+        Ok(_) => assert!(text.is_empty()),
+    }
 }
 
 fn wants_json(words: &[OsString]) -> bool {

@@ -19,6 +19,9 @@ pub enum Provider {
     Custom,
 }
 
+/// A heading of `--help`.
+const API: &str = "The API and its key";
+
 /// The flags of a broker in a run and of one on its own. Each wants a provider:
 /// `--broker` there, an argument here.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -30,12 +33,11 @@ pub struct BrokerArgs {
         long,
         value_name = "URL",
         requires = "broker",
-        required_if_eq("broker", "custom")
-    )]
+        required_if_eq("broker", "custom"), help_heading = API)]
     pub upstream: Option<String>,
 
     /// Certificates (PEM) that the API's may be signed with, beside the system's roots
-    #[arg(long, value_name = "FILE", requires = "broker")]
+    #[arg(long, value_name = "FILE", requires = "broker", help_heading = API)]
     pub upstream_ca: Option<PathBuf>,
 
     /// Where the key comes from.
@@ -48,12 +50,11 @@ pub struct BrokerArgs {
         long,
         value_name = "NAME[:PREFIX]",
         requires = "broker",
-        required_if_eq("broker", "custom")
-    )]
+        required_if_eq("broker", "custom"), help_heading = API)]
     pub auth_header: Option<String>,
 
     /// Forward one more route of the API; may be repeated
-    #[arg(long = "allow-route", value_name = "METHOD /PATH", requires = "broker")]
+    #[arg(long = "allow-route", value_name = "METHOD /PATH", requires = "broker", help_heading = API)]
     pub allow_routes: Vec<String>,
 }
 
@@ -63,20 +64,20 @@ pub struct BrokerArgs {
 #[group(id = "key", multiple = false, requires = "broker")]
 pub struct KeyArgs {
     /// Read the key from the first line of standard input; the rest is a run's command's
-    #[arg(long)]
+    #[arg(long, help_heading = API)]
     pub key_stdin: bool,
 
     /// Read the key from this file or FIFO, no link; in a run it may not lie in what
     /// the command sees
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = API)]
     pub key_file: Option<PathBuf>,
 
     /// Read the key from this descriptor, 3 or higher
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = API)]
     pub key_fd: Option<i32>,
 
     /// Take the key out of this variable of groom-ns's own environment
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = API)]
     pub key_env: Option<OsString>,
 }
 

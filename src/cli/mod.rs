@@ -2,6 +2,8 @@
 //! path; that is `policy`'s work.
 
 mod broker;
+mod pages;
+mod profile;
 mod prove;
 mod run;
 
@@ -14,6 +16,7 @@ use clap::{Parser, Subcommand};
 use crate::refusal::{Reason, Refusal, shown};
 
 pub use broker::{Broker, BrokerArgs, KeyArgs, Provider, Shim};
+pub use profile::ProfileFile;
 pub use prove::{Probe, Prove};
 pub use run::{CloneMode, Landlock, PlanFormat, Run};
 
@@ -30,7 +33,8 @@ pub enum Command {
     Prove(Prove),
     /// What `groom-ns prove` starts.
     Probe(Probe),
-    /// `--help` or `--version`: this text goes to stdout, and the exit code is 0.
+    /// `--help`, `--version`, `groom-ns completions` and `groom-ns man`: this text goes
+    /// to stdout, and the exit code is 0.
     Print(String),
 }
 
@@ -50,9 +54,9 @@ impl Command {
 /// A command line that can't be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageError {
-    /// Reason `usage`.
+    /// Reason `usage`, or the profile's reader's.
     pub refusal: Refusal,
-    /// `--json-errors` was among the arguments before `--`.
+    /// `--json-errors` was among the arguments before `--`, or in the profile.
     pub json: bool,
 }
 
@@ -75,22 +79,52 @@ enum Sub {
     Broker(Box<Broker>),
     Shim(Shim),
     Prove(Prove),
+    Completions(pages::Completions),
+    Man(pages::Man),
     #[command(hide = true)]
     Probe(Probe),
 }
 
-/// Reads a command line, the program's own name first.
+/// Reads a command line without a profile, the program's own name first.
 ///
 /// # Errors
 /// [`UsageError`] with reason `usage` for whatever clap doesn't accept.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
+    parse_with(args, |path| {
+        Err(Refusal::new(Reason::Usage, "read --profile")
+            .path(path)
+            .remedy("nothing is read here"))
+    })
+}
+
+/// The same; `read` brings the file that `--profile` names.
+///
+/// # Errors
+/// [`parse`]'s, and what `read` refuses.
+pub fn parse_with(
+    args: impl IntoIterator<Item = OsString>,
+    read: impl FnOnce(&Path) -> Result<(ProfileFile, Vec<u8>), Refusal>,
+) -> Result<Command, UsageError> {
     let args: Vec<OsString> = args.into_iter().collect();
-    match Cli::try_parse_from(&args) {
+    match profile::typed(&args) {
+        Some(typed) => profile::merge(&args, &typed, read),
+        None => strict(&args).and_then(profile::read_or_none),
+    }
+}
+
+/// As clap has it, all rules applied.
+fn strict(args: &[OsString]) -> Result<Command, UsageError> {
+    match Cli::try_parse_from(args) {
         Ok(Cli { command }) => Ok(match command {
             Sub::Run(run) => Command::Run(run),
             Sub::Broker(broker) => Command::Broker(broker),
             Sub::Shim(shim) => Command::Shim(shim),
             Sub::Prove(prove) => Command::Prove(prove),
+            Sub::Completions(asked) => Command::Print(asked.text()),
+            Sub::Man(asked) => Command::Print(asked.text().map_err(|refusal| UsageError {
+                refusal,
+                json: false,
+            })?),
             Sub::Probe(probe) => Command::Probe(probe),
         }),
         Err(error) => match error.kind() {
@@ -99,7 +133,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
             }
             _ => Err(UsageError {
                 refusal: refuse(&error, args.get(1)),
-                json: wants_json(&args),
+                json: wants_json(args),
             }),
         },
     }
@@ -138,6 +172,8 @@ fn refuse(error: &clap::Error, subcommand: Option<&OsString>) -> Refusal {
         match subcommand.and_then(|word| OsStr::to_str(word)) {
             Some("broker") => "see `groom-ns broker --help`",
             Some("prove") => "see `groom-ns prove --help`",
+            Some("completions") => "as in `groom-ns completions bash`",
+            Some("man") => "as in `groom-ns man run`",
             Some("shim") => "as in `groom-ns shim 8080 /run/broker.sock`",
             _ => "the command follows `--`, as in `groom-ns run -- CMD`; see `groom-ns run --help`",
         },

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::ProfileFile;
 use super::broker::{BrokerArgs, Provider};
+use crate::say::Loudness;
 
 /// Run a command in the jail.
 ///
@@ -16,30 +18,39 @@ use super::broker::{BrokerArgs, Provider};
 /// not run and the exit code is 125.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(after_help = RUN_AFTER_HELP)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Run {
+    /// Take flags, and the command, from this TOML file: a flag's long name is its key;
+    /// what is typed wins; relative paths start at the file's folder
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+
+    /// Where it was found; there if it was read.
+    #[arg(skip)]
+    pub found_profile: Option<ProfileFile>,
+
     /// The checkout that the command works in, at the same path inside
     /// [default: the current folder]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = SIGHT)]
     pub clone: Option<PathBuf>,
 
     /// Whether the command may write to the clone
-    #[arg(long, value_name = "MODE", value_enum, default_value = "ro")]
+    #[arg(long, value_name = "MODE", value_enum, default_value = "ro", help_heading = SIGHT)]
     pub clone_mode: CloneMode,
 
     /// A folder that the command may write to, at the same path inside; made if
     /// it isn't there
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = SIGHT)]
     pub out_dir: Option<PathBuf>,
 
     /// A file or folder that the command may read and execute, at its own path; may
     /// be repeated
-    #[arg(long = "ro-file", value_name = "PATH")]
+    #[arg(long = "ro-file", value_name = "PATH", help_heading = SIGHT)]
     pub ro_files: Vec<PathBuf>,
 
     /// A variable for the command; KEY alone takes the value from groom-ns's own
     /// environment and so keeps it out of the process list; may be repeated
-    #[arg(long, value_name = "KEY=VALUE|KEY")]
+    #[arg(long, value_name = "KEY=VALUE|KEY", help_heading = SIGHT)]
     pub env: Vec<OsString>,
 
     /// The listening socket of a key broker, shown at /run/broker.sock; it must
@@ -47,12 +58,12 @@ pub struct Run {
     // Each by name: for a flag that conflicts clap asks for nothing else, --broker
     // included.
     #[arg(long, value_name = "SOCKET",
-          conflicts_with_all = ["broker", "broker-flags", "key", "shim_port", "broker_log"])]
+          conflicts_with_all = ["broker", "broker-flags", "key", "shim_port", "broker_log"], help_heading = BROKER)]
     pub uds: Option<PathBuf>,
 
     /// Start a key broker for this API: the command reaches it at /run/broker.sock
     /// and on a port of 127.0.0.1, and never sees the key
-    #[arg(long, value_name = "PROVIDER", value_enum, requires = "key")]
+    #[arg(long, value_name = "PROVIDER", value_enum, requires = "key", help_heading = BROKER)]
     pub broker: Option<Provider>,
 
     /// What a broker on its own takes too.
@@ -60,39 +71,39 @@ pub struct Run {
     pub broker_args: BrokerArgs,
 
     /// The broker's port inside [default: one that is free]
-    #[arg(long, value_name = "PORT", requires = "broker")]
+    #[arg(long, value_name = "PORT", requires = "broker", help_heading = BROKER)]
     pub shim_port: Option<u16>,
 
     /// Append a line of JSON a request to this file; it may not lie in what the
     /// command sees
-    #[arg(long, value_name = "FILE", requires = "broker")]
+    #[arg(long, value_name = "FILE", requires = "broker", help_heading = BROKER)]
     pub broker_log: Option<PathBuf>,
 
     /// Whether the jail may stand without landlock
-    #[arg(long, value_name = "MODE", value_enum, default_value = "required")]
+    #[arg(long, value_name = "MODE", value_enum, default_value = "required", help_heading = JAIL)]
     pub landlock: Landlock,
 
     /// Let the command's processes trace each other (debuggers, LeakSanitizer)
-    #[arg(long)]
+    #[arg(long, help_heading = JAIL)]
     pub allow_ptrace: bool,
 
     /// Give the command a terminal of the jail's own [default: if descriptors 0 and 1
     /// are terminals]; of this and --no-tty the last counts
-    #[arg(long, overrides_with = "no_tty")]
+    #[arg(long, overrides_with = "no_tty", help_heading = LIFE)]
     pub tty: bool,
 
     /// Give the command pipes, even at a terminal
-    #[arg(long, overrides_with = "tty")]
+    #[arg(long, overrides_with = "tty", help_heading = LIFE)]
     pub no_tty: bool,
 
     /// End the command with TERM after this time (10m, 90s, 1h30m, 500ms; a number
     /// alone is seconds); the exit code is 124 then
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = LIFE)]
     pub timeout: Option<String>,
 
     /// How long a command that got a TERM may take to end, before it is killed
     /// [default: 10s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = LIFE)]
     pub grace: Option<String>,
 
     /// Print every step in order and exit; nothing is run, made or mounted
@@ -104,10 +115,35 @@ pub struct Run {
     #[arg(long)]
     pub json_errors: bool,
 
+    /// Say nothing but refusals, and why the command was killed or its output lost
+    #[arg(long, overrides_with = "verbose")]
+    pub quiet: bool,
+
+    /// Say each step of the run as it happens
+    #[arg(long, overrides_with = "quiet")]
+    pub verbose: bool,
+
     /// The command and its arguments, after `--`
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
+
+impl Run {
+    /// How much groom-ns says.
+    pub fn loudness(&self) -> Loudness {
+        match (self.quiet, self.verbose) {
+            (true, _) => Loudness::Quiet,
+            (_, true) => Loudness::Verbose,
+            _ => Loudness::Normal,
+        }
+    }
+}
+
+/// Headings of `--help`.
+const SIGHT: &str = "What the command sees";
+const JAIL: &str = "What the jail is made of";
+const LIFE: &str = "Its terminal and its time";
+const BROKER: &str = "Its way out, a key broker";
 
 const RUN_AFTER_HELP: &str = "\
 Exit codes: the command's own; 128+n if signal n ended it; 124 if its time was up;
@@ -118,6 +154,7 @@ Examples:
   groom-ns run -- make test
   groom-ns run --clone-mode rw-git-ro --out-dir ../out -- ./agent
   groom-ns run --broker anthropic --key-env ANTHROPIC_API_KEY -- ./agent
+  groom-ns run --profile ~/.config/groom-ns/agent.toml
   groom-ns run --plan -- true";
 
 /// `--clone-mode`.

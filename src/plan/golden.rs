@@ -65,6 +65,7 @@ fn host(route: Route) -> Host {
 
 fn policy() -> Policy {
     Policy {
+        profile: None,
         clone: granted("/home/u/clone", GrantedKind::Dir, 10, 1000),
         clone_mode: CloneMode::Ro,
         out_dir: None,

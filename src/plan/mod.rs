@@ -61,6 +61,7 @@ pub fn make(policy: &Policy, host: &Host, identity: Identity) -> Plan {
     let (build, mounts) = layout::build(policy, host, &identity, &granted);
     Plan {
         warnings,
+        profile: policy.profile.clone(),
         make_out_dir: make_out_dir(policy, &identity),
         namespaces: NAMESPACES.to_vec(),
         build,

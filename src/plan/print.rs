@@ -76,6 +76,9 @@ impl Plan {
 
     fn supervisor(&self, lines: &mut Lines) -> fmt::Result {
         let id = &self.identity;
+        if let Some(profile) = &self.profile {
+            lines.line(&format!("take flags from {}", shown(profile)))?;
+        }
         if let Some(dir) = &self.make_out_dir {
             lines.line(&format!("make the out-dir {}", shown(&dir.path)))?;
         }

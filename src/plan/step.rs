@@ -12,6 +12,9 @@ use super::command::{Confine, Exec};
 pub struct Plan {
     /// What the caller should know before the command starts, a line each.
     pub warnings: Vec<String>,
+    /// The profile that some of the flags come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<PathBuf>,
     /// Who the command is, on the host and inside.
     pub identity: Identity,
     /// The out-dir to make, beneath its opened parent.

@@ -26,6 +26,7 @@ use crate::refusal::{Reason, Refusal};
 use crate::sys::process::{stderr, stdin};
 
 pub use files::LogFile;
+pub(crate) use files::{PROFILE, read_whole};
 pub(crate) use ground::Ground;
 pub use kept::Kept;
 

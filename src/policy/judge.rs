@@ -16,7 +16,9 @@ use super::survey::{Ask, Found, walk};
 use super::{
     CloneMode, GitCovers, Granted, GrantedKind, Held, Judged, Kept, OutDir, Policy, Supplies,
 };
-use super::{broker, env, git, landlock, location, overlap, places, submounts, times, uds};
+use super::{
+    broker, env, git, landlock, location, overlap, places, profile, submounts, times, uds,
+};
 use crate::cli;
 use crate::host::Host;
 use crate::mountinfo::{self, Mount};
@@ -83,6 +85,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     submounts::judge(&all, host.route, &table)?;
     location::judge(&all, writable, host, &table)?;
     let ground = Ground::of_run(&caller.cwd, &all, host, &table);
+    profile::judge(run, &all[0], &ground, &homes, &table)?;
     let broker = broker::judge(run, &ground, caller.env)?;
 
     let surveyed = survey(&all, writable, host, &table)?;
@@ -104,6 +107,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
 
     let given = sort(all);
     let policy = Policy {
+        profile: run.found_profile.as_ref().map(|found| found.path.clone()),
         clone: given.clone,
         clone_mode: match surveyed.covers {
             Some(covers) => CloneMode::RwGitRo(covers),

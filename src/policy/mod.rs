@@ -13,6 +13,7 @@ mod location;
 mod overlap;
 mod paths;
 mod places;
+mod profile;
 mod submounts;
 mod survey;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod uds;
 
 pub use broker::{BrokerPolicy, Kept, LogFile, Supplies, judge_alone};
 pub use judge::judge;
+pub use profile::read as read_profile;
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -34,6 +36,8 @@ use crate::plan::step::{Ids, Inode, Times};
 /// A run that may be planned. Pure data: what is held open is in [`Held`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
+    /// The profile that was read: its canonical path.
+    pub profile: Option<PathBuf>,
     /// The checkout; the command's working directory.
     pub clone: Granted,
     /// Whether it can be written to, and then what of it can't.

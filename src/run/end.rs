@@ -25,6 +25,19 @@ pub(super) enum Phase {
     Running,
 }
 
+impl Phase {
+    /// The next one, which is said.
+    pub(super) fn reach(&mut self, next: Phase) {
+        *self = next;
+        say::step(match next {
+            Phase::Building => "the jail is being built",
+            Phase::Confining => "the jail stands, and its mounts are those of the plan",
+            Phase::Released => "go",
+            Phase::Running => "the self-check has passed: the command is executed",
+        });
+    }
+}
+
 /// What the jail's side means by an end in this phase: before the command ran, that
 /// process was still groom-ns.
 pub(super) fn in_phase(phase: Phase, said: FromJail) -> FromJail {

@@ -37,6 +37,7 @@ use crate::plan::step::{Bind, Build, IdMap, Inode, Plan, Route};
 use crate::policy::{Held, Supplies};
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
+use crate::say;
 use crate::sys::process::{Forked, pidfd_open, pidfd_send_signal};
 use crate::sys::signal::is_ignored;
 
@@ -108,6 +109,7 @@ pub fn run(
         },
     };
     drop((theirs, stdio, trees));
+    say::step(format_args!("pid 1 of the jail is pid {}", jail.pid));
     // 6. Its maps, which only a process outside may write.
     enter::write_maps(jail.pid, &plan.identity)?;
     // 7. Whom the broker serves, while pid 1, which waits for the next line, is dumpable;
@@ -131,6 +133,10 @@ pub fn run(
         times: plan.times,
         door,
     })?;
+    say::step(format_args!(
+        "the command ended, and the jail with it: exit code {}",
+        ending.code
+    ));
     if let Some(dir) = made {
         dir.keep();
     }

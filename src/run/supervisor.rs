@@ -204,6 +204,7 @@ impl<'run> Supervisor<'run> {
     fn opened(&mut self, service: Service) -> Result<(), Refusal> {
         self.service = Some(service);
         self.is_opening = false;
+        say::step("the broker answers");
         self.let_go()
     }
 
@@ -261,11 +262,11 @@ impl<'run> Supervisor<'run> {
                 }
             }
             FromJail::Ready => {
-                self.phase = Phase::Confining;
+                self.phase.reach(Phase::Confining);
                 self.let_go()?;
             }
             FromJail::Executing => {
-                self.phase = Phase::Running;
+                self.phase.reach(Phase::Running);
                 self.clock.start();
             }
             FromJail::Stopped => self.is_settling = true,
@@ -297,7 +298,7 @@ impl<'run> Supervisor<'run> {
         }
         self.take_terminal()?;
         match self.channel.send(&ToJail::Go) {
-            Ok(()) => self.phase = Phase::Released,
+            Ok(()) => self.phase.reach(Phase::Released),
             Err(Errno::EPIPE) => {}
             Err(errno) => return Err(setup("send")(errno)),
         }

@@ -34,6 +34,7 @@ pub fn words(command: &Command) -> Option<Vec<OsString>> {
         }
         Command::Run(run) => {
             line.word("run");
+            line.flag("--profile", run.profile.as_ref());
             line.flag("--clone", run.clone.as_ref());
             line.flag("--clone-mode", Some(name(&run.clone_mode)));
             line.flag("--out-dir", run.out_dir.as_ref());
@@ -52,6 +53,8 @@ pub fn words(command: &Command) -> Option<Vec<OsString>> {
             line.flag("--grace", run.grace.as_ref());
             line.flag("--plan", run.plan.as_ref().map(name));
             line.switch("--json-errors", run.json_errors);
+            line.switch("--quiet", run.quiet);
+            line.switch("--verbose", run.verbose);
             line.word("--");
             run.command.iter().for_each(|word| line.word(word));
         }

@@ -22,7 +22,7 @@ use crate::broker::token::Token;
 use crate::broker::upstream::roots::parse_pem;
 use crate::policy::grant::split_last;
 use crate::policy::kinds::{Filesystem, What, filesystem};
-use crate::policy::paths::{Fault, resolve};
+use crate::policy::paths::{Fault, Resolved, Start, resolve};
 use crate::refusal::{Reason, Refusal, shown};
 
 /// A key is a line.
@@ -71,6 +71,10 @@ const KEY_FILE: Flag = Flag {
     name: "--key-file",
     reason: Reason::Key,
 };
+pub(crate) const PROFILE: Flag = Flag {
+    name: "--profile",
+    reason: Reason::Path,
+};
 pub(crate) const BROKER_LOG: Flag = Flag::broker("--broker-log");
 pub(crate) const LOG: Flag = Flag::broker("--log");
 const UPSTREAM_CA: Flag = Flag::broker("--upstream-ca");
@@ -97,6 +101,23 @@ impl Flag {
             .path(&fault.at)
             .errno(fault.errno)
             .remedy(fault.remedy)
+    }
+
+    /// A path that is there, by a link or not.
+    pub(crate) fn resolve(
+        self,
+        cwd: &Result<Start, Errno>,
+        typed: &Path,
+    ) -> Result<Resolved, Refusal> {
+        resolve(cwd, typed).map_err(|fault| self.unresolved(&fault))
+    }
+
+    /// Refuses what isn't a regular file.
+    pub(crate) fn takes_file(self, found: &Resolved) -> Result<(), Refusal> {
+        match What::of(found.stat.st_mode) {
+            What::File => Ok(()),
+            what => Err(self.is_wrong(&found.path, what, "a regular file")),
+        }
     }
 
     fn is_wrong(self, path: &Path, what: What, wanted: &str) -> Refusal {
@@ -177,7 +198,7 @@ impl Named {
             return Err(refusal.remedy("it names no file: give a folder's path and a name"));
         };
         let parent = resolve(ground.cwd, parent).map_err(|fault| flag.unresolved(&fault))?;
-        ground.own_choice(flag, &parent)?;
+        ground.own_choice(flag, &parent.followed)?;
         let path = parent.path.join(&name);
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let found = match openat(&parent.fd, name.as_os_str(), flags, Mode::empty()) {
@@ -332,13 +353,19 @@ fn contents(
     typed: &Path,
     limit: usize,
 ) -> Result<(Zeroizing<Vec<u8>>, PathBuf), Refusal> {
-    let found = resolve(ground.cwd, typed).map_err(|fault| flag.unresolved(&fault))?;
-    ground.own_choice(flag, &found)?;
+    let found = flag.resolve(ground.cwd, typed)?;
+    ground.own_choice(flag, &found.followed)?;
     ground.trusted(flag, &found.path)?;
-    match What::of(found.stat.st_mode) {
-        What::File => {}
-        what => return Err(flag.is_wrong(&found.path, what, "a regular file")),
-    }
+    flag.takes_file(&found)?;
+    Ok((read_whole(flag, &found, limit)?, found.path))
+}
+
+/// What a regular file holds, up to `limit` bytes.
+pub(crate) fn read_whole(
+    flag: Flag,
+    found: &Resolved,
+    limit: usize,
+) -> Result<Zeroizing<Vec<u8>>, Refusal> {
     let failed = |errno: Errno| {
         flag.refusal("read")
             .path(&found.path)
@@ -354,7 +381,7 @@ fn contents(
         let refusal = flag.refusal("read").path(&found.path);
         return Err(refusal.remedy(format!("it has more than {limit} bytes: name another file")));
     }
-    Ok((bytes, found.path))
+    Ok(bytes)
 }
 
 /// Opens for reading what is held (`O_PATH`): that very inode, whatever has its name

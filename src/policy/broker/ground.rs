@@ -1,7 +1,7 @@
 //! What the jail shows, seen from the broker's own files: they must lie apart
 //! from it, by path and by place.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
@@ -11,7 +11,7 @@ use crate::mountinfo::Mount;
 use crate::policy::grant::{Candidate, Role};
 use crate::policy::location::Tree;
 use crate::policy::overlap::system;
-use crate::policy::paths::{Resolved, Start};
+use crate::policy::paths::Start;
 use crate::refusal::Refusal;
 
 /// Where a broker's files are looked for, and what they may not lie in.
@@ -74,7 +74,7 @@ impl<'r> Ground<'r> {
     }
 
     /// Refuses a canonical path whose contents the command may have written.
-    pub(super) fn trusted(&self, flag: Flag, path: &Path) -> Result<(), Refusal> {
+    pub(crate) fn trusted(&self, flag: Flag, path: &Path) -> Result<(), Refusal> {
         self.apart(flag, path, |shown| shown.untrusted)
     }
 
@@ -94,10 +94,10 @@ impl<'r> Ground<'r> {
         }
     }
 
-    /// Refuses a path to which a link led that the command may have made: it would
+    /// Refuses a path to which one of these links led that the command may have made: it would
     /// have chosen the file.
-    pub(super) fn own_choice(&self, flag: Flag, found: &Resolved) -> Result<(), Refusal> {
-        for link in &found.followed {
+    pub(crate) fn own_choice(&self, flag: Flag, followed: &[PathBuf]) -> Result<(), Refusal> {
+        for link in followed {
             let mut untrusted = self.shown.iter().filter(|shown| shown.untrusted);
             if untrusted.any(|shown| shown.tree.holds(self.table, link)) {
                 return Err(flag.refusal("follow a link for").path(link).remedy(
