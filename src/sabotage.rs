@@ -75,6 +75,12 @@ mechanisms! {
     CoveredGit,
     /// Folders on the way to a nested `.git` are held in their place.
     PinnedParents,
+    /// A linked worktree's repository points back at it.
+    WorktreePointsBack,
+    /// A linked worktree and its repository have one owner.
+    WorktreeOwner,
+    /// A linked worktree's repository lies where no command has written.
+    WorktreeApart,
     /// Sockets in given folders are covered.
     CoveredSockets,
     /// What /proc tells of the kernel is covered.

@@ -2,11 +2,17 @@
 
 #![allow(clippy::expect_used, clippy::panic, missing_docs)]
 
+#[path = "git/alternates.rs"]
+mod alternates;
 #[path = "git/bare.rs"]
 mod bare;
 mod common;
 #[path = "git/leads_out.rs"]
 mod leads_out;
+#[path = "git/worktree_claims.rs"]
+mod worktree_claims;
+#[path = "git/worktrees.rs"]
+mod worktrees;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -330,21 +336,6 @@ fn a_git_by_another_case_is_covered_too() {
             format!("syscall rename @{clone}/Git @{clone}/taken-2"),
         ],
     );
-}
-
-#[test]
-fn a_linked_worktree_is_refused() {
-    let workspace = Workspace::with_git();
-    let tree = workspace.path("linked");
-    git(
-        &workspace.clone_dir(),
-        &["worktree", "add", "--quiet", path_str(&tree)],
-    );
-    workspace
-        .jail()
-        .flag("--clone", &tree)
-        .writable()
-        .refused("git");
 }
 
 #[test]

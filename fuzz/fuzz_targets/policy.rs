@@ -23,6 +23,8 @@ use nix::errno::Errno;
 mod broker;
 #[path = "policy/git.rs"]
 mod git;
+#[path = "policy/linked.rs"]
+mod linked;
 #[path = "policy/places.rs"]
 mod places;
 #[path = "policy/planned.rs"]
@@ -83,6 +85,7 @@ impl<'t> Case<'t> {
         let run = cli::Run {
             clone: first(b'c'),
             clone_mode,
+            git_worktree: mode & 64 != 0,
             out_dir: first(b'o'),
             ro_files: all.map(|word| word.1.clone()).collect(),
             env: Vec::new(),
@@ -139,6 +142,7 @@ impl<'t> Case<'t> {
             Err(refusal) => return said::refusal(&refusal),
         };
         places::check(self, &policy, &held);
+        linked::check(self, &policy);
         git::check(self, &policy);
         broker::check(self, &policy, supplies.as_ref());
         let identity = match self.host.route {

@@ -38,6 +38,11 @@ pub struct Run {
     #[arg(long, value_name = "MODE", value_enum, default_value = "ro", help_heading = SIGHT)]
     pub clone_mode: CloneMode,
 
+    /// If the clone is a linked worktree (git-worktree(1)), show the repository that it
+    /// is linked to, read-only and at its own path; it must know the worktree
+    #[arg(long, help_heading = SIGHT)]
+    pub git_worktree: bool,
+
     /// A folder that the command may write to, at the same path inside; made if
     /// it isn't there
     #[arg(long, value_name = "DIR", help_heading = SIGHT)]

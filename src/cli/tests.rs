@@ -23,6 +23,7 @@ fn defaults() {
     assert_eq!(run.plan, None);
     assert_eq!(run.command, ["true", "--plan"]);
     assert!(!run.json_errors && !run.allow_ptrace && run.clone.is_none());
+    assert!(!run.git_worktree);
     assert!(!run.tty && !run.no_tty && run.timeout.is_none() && run.grace.is_none());
 }
 
@@ -49,6 +50,7 @@ fn every_flag() {
         "c",
         "--clone-mode",
         "rw-git-ro",
+        "--git-worktree",
         "--out-dir=o",
         "--ro-file",
         "a",
@@ -76,7 +78,7 @@ fn every_flag() {
     assert_eq!(run.ro_files, [PathBuf::from("a"), PathBuf::from("b")]);
     assert_eq!(run.env, ["A=1", "B"]);
     assert_eq!(run.plan, Some(PlanFormat::Json));
-    assert!(run.json_errors && run.allow_ptrace && run.tty);
+    assert!(run.json_errors && run.allow_ptrace && run.git_worktree && run.tty);
     assert_eq!(run.timeout.as_deref(), Some("10m"));
     assert_eq!(run.grace.as_deref(), Some("5s"));
 }

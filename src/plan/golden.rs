@@ -10,7 +10,9 @@ use crate::broker::provider::Provider;
 use crate::broker::upstream::{proxy::Proxy, url::Upstream};
 use crate::broker::{self, Config};
 use crate::host::{Host, Masks, SystemDir, SystemShape};
-use crate::policy::{BrokerPolicy, CloneMode, GitCovers, Granted, GrantedKind, OutDir, Policy};
+use crate::policy::{
+    BrokerPolicy, CloneMode, GitCovers, Granted, GrantedKind, Linked, OutDir, Policy,
+};
 
 fn inode(ino: u64) -> Inode {
     Inode { dev: 2049, ino }
@@ -68,6 +70,7 @@ fn policy() -> Policy {
         profile: None,
         clone: granted("/home/u/clone", GrantedKind::Dir, 10, 1000),
         clone_mode: CloneMode::Ro,
+        linked: None,
         out_dir: None,
         ro_files: Vec::new(),
         uds: None,
@@ -83,6 +86,7 @@ fn policy() -> Policy {
         argv: vec![CString::from(c"make"), CString::from(c"a test")],
         landlock: LandlockMode::Required,
         allow_ptrace: false,
+        warnings: Vec::new(),
     }
 }
 
@@ -187,6 +191,34 @@ fn broker_plan(route: Route) -> Plan {
     super::make(&policy, &host(route), identity)
 }
 
+/// A clone that is a linked worktree.
+fn linked_plan(route: Route) -> Plan {
+    let mut policy = policy();
+    policy.clone_mode = CloneMode::RwGitRo(GitCovers {
+        gits: vec![("/home/u/clone/.git".into(), inode(11))],
+        parents: Vec::new(),
+    });
+    let mut git_dir = granted(
+        "/data/main/.git/worktrees/clone",
+        GrantedKind::Dir,
+        31,
+        1000,
+    );
+    git_dir.alias = Some("/home/u/main/.git/worktrees/clone".into());
+    policy.linked = Some(Linked {
+        git_dir,
+        common: granted("/data/main/.git", GrantedKind::Dir, 30, 1000),
+    });
+    policy.warnings = vec!["what git lacks".to_owned()];
+    let identity = Identity {
+        route,
+        host: ids(1000),
+        inside: ids(1000),
+        groups: Vec::new(),
+    };
+    super::make(&policy, &host(route), identity)
+}
+
 fn compare(name: &str, found: &str) {
     // By cargo's variable where it is set: the tests may run far from where they were built.
     let root = std::env::var_os("CARGO_MANIFEST_DIR")
@@ -222,6 +254,12 @@ fn golden_broker() {
     compare("broker-user.txt", &user.to_string());
     compare("broker-user.json", &json(&user));
     compare("broker-root.txt", &broker_plan(Route::Root).to_string());
+}
+
+#[test]
+fn golden_linked() {
+    compare("linked-user.txt", &linked_plan(Route::User).to_string());
+    compare("linked-root.txt", &linked_plan(Route::Root).to_string());
 }
 
 #[test]

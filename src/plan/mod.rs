@@ -57,6 +57,7 @@ pub fn make(policy: &Policy, host: &Host, identity: Identity) -> Plan {
                 .to_owned(),
         );
     }
+    warnings.extend(policy.warnings.iter().cloned());
     let granted = granted(policy, &identity);
     let (build, mounts) = layout::build(policy, host, &identity, &granted);
     Plan {
@@ -119,10 +120,11 @@ fn granted(policy: &Policy, identity: &Identity) -> Vec<layout::Place> {
             ));
         }
     }
+    let linked = policy.linked.iter();
+    let linked = linked.flat_map(|linked| [&linked.common, &linked.git_dir]);
     places.extend(
-        policy
-            .ro_files
-            .iter()
+        linked
+            .chain(&policy.ro_files)
             .map(|file| layout::Place::of(file, step::Access::Ro, identity)),
     );
     // Parents before children, or the parent would be mounted over the child;
@@ -230,9 +232,11 @@ fn self_check(policy: &Policy, abi: u32) -> Vec<Check> {
         });
     }
     let clone = &policy.clone.path;
-    let read_only: PathBuf = match policy.clone_mode {
-        CloneMode::Ro => clone.clone(),
-        CloneMode::RwGitRo(_) => clone.join(".git"),
+    // A folder: a linked worktree's own .git is a file.
+    let read_only: PathBuf = match (&policy.clone_mode, &policy.linked) {
+        (CloneMode::Ro, _) => clone.clone(),
+        (CloneMode::RwGitRo(_), Some(linked)) => linked.common.path.clone(),
+        (CloneMode::RwGitRo(_), None) => clone.join(".git"),
     };
     checks.extend(["/usr".into(), read_only].map(|path| Check::ReadOnly { path }));
     checks

@@ -14,56 +14,69 @@ use super::git_dir::{self, Around, read};
 use super::grant::Candidate;
 use super::kinds::{What, inode};
 use super::location::Tree;
-use super::paths::{Start, open_without_links, resolve};
+use super::paths::{Fault, Resolved, Start, open_without_links, resolve};
 use super::survey::{Ask, Found, walk};
 use crate::mountinfo::Mount;
 use crate::plan::step::Inode;
 use crate::refusal::{Reason, Refusal};
 
-const DOT_GIT: &str = ".git";
+pub(super) const DOT_GIT: &str = ".git";
 /// What a gitdir file begins with (gitrepository-layout(5)).
 const GITDIR: &[u8] = b"gitdir: ";
 /// The longest gitdir file that is read: the prefix, a path and a line end.
 const GITDIR_MAX: u64 = 8 + 4096 + 2;
-/// Judges a clone in mode `rw-git-ro` by what the survey found in it.
+
+/// Judges a clone in mode `rw-git-ro` by what the survey found in it. `common` is the
+/// repository that it is linked to, of `--git-worktree`.
 ///
 /// # Errors
-/// `git` where its own `.git` is no folder, or a nested one is of a shape that
-/// can't be covered.
+/// `git` where its own `.git` is no folder and it isn't linked, or a nested one is of
+/// a shape that can't be covered, or something in one leads out.
 pub(crate) fn judge(
     clone: &Candidate,
+    common: Option<&Candidate>,
     out_dir: Option<&Path>,
     table: &[Mount],
     found: &Found,
 ) -> Result<GitCovers, Refusal> {
     let root = clone.fd.as_fd();
     let base = &clone.granted.path;
-    own(root, base)?;
-    let mut gits = vec![cover(root, base, Path::new(DOT_GIT))?];
-    let mut parents = BTreeSet::new();
-    for path in found.gits.iter().filter(|path| *path != Path::new(DOT_GIT)) {
-        gits.push(cover(root, base, path)?);
-        // Without the entry itself, and without the clone, which is a mount point.
-        let above = path.ancestors().skip(1);
-        parents.extend(above.filter(|path| !path.as_os_str().is_empty()));
-    }
+    let own_folder = base.join(DOT_GIT);
+    let own = if let Some(common) = common {
+        &common.granted.path
+    } else {
+        is_folder(root, &own_folder)?;
+        &own_folder
+    };
+    let nested = found.gits.iter().map(PathBuf::as_path);
+    let nested: Vec<&Path> = nested.filter(|path| *path != Path::new(DOT_GIT)).collect();
+    let parents: BTreeSet<&Path> = nested.iter().flat_map(|path| parents_of(path)).collect();
+    let all: Vec<&Path> = std::iter::once(Path::new(DOT_GIT)).chain(nested).collect();
     let around = Around {
         root,
         base,
+        clone: base,
+        own,
         table,
-        writable: std::iter::once(base.as_path())
-            .chain(out_dir)
-            .map(|tree| Tree::of(table, tree))
-            .collect(),
-        gits: gits.iter().map(|(path, _)| path.as_path()).collect(),
-        parents: parents.iter().map(|path| base.join(path)).collect(),
+        writable: &writable(base, out_dir, table),
+        gits: &all.iter().map(|path| base.join(path)).collect::<Vec<_>>(),
+        parents: &parents.iter().map(|path| base.join(path)).collect(),
     };
-    for path in around
-        .gits
-        .iter()
-        .filter_map(|git| git.strip_prefix(base).ok())
-    {
+    let gits = all.iter().map(|path| cover(&around, path));
+    let gits = gits.collect::<Result<_, Refusal>>()?;
+    for path in all {
         git_dir::judge(&around, path)?;
+    }
+    if let Some(common) = common {
+        let (root, base) = (common.fd.as_fd(), common.granted.path.as_path());
+        git_dir::judge(
+            &Around {
+                root,
+                base,
+                ..around
+            },
+            Path::new(""),
+        )?;
     }
     // Sorted, a folder comes before what lies in it.
     let parents = parents
@@ -73,13 +86,23 @@ pub(crate) fn judge(
     Ok(GitCovers { gits, parents })
 }
 
+/// Without the entry itself, and without the clone, which is a mount point.
+fn parents_of(path: &Path) -> impl Iterator<Item = &Path> {
+    let above = path.ancestors().skip(1);
+    above.filter(|path| !path.as_os_str().is_empty())
+}
+
+fn writable(clone: &Path, out_dir: Option<&Path>, table: &[Mount]) -> Vec<Tree> {
+    let trees = std::iter::once(clone).chain(out_dir);
+    trees.map(|tree| Tree::of(table, tree)).collect()
+}
+
 pub(super) fn refusal(path: impl AsRef<Path>) -> Refusal {
     Refusal::new(Reason::Git, "look at the clone's .git").path(path)
 }
 
-/// The clone's own `.git` must be a folder.
-fn own(root: BorrowedFd<'_>, base: &Path) -> Result<(), Refusal> {
-    let path = base.join(DOT_GIT);
+/// The clone's own `.git`, at `path`, must be a folder.
+fn is_folder(root: BorrowedFd<'_>, path: &Path) -> Result<(), Refusal> {
     let stat = match fstatat(root, DOT_GIT, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::ENOENT) => {
@@ -92,7 +115,7 @@ fn own(root: BorrowedFd<'_>, base: &Path) -> Result<(), Refusal> {
     Err(refusal(path).remedy(match What::of(stat.st_mode) {
         What::Dir => return Ok(()),
         What::File => {
-            "it is a gitdir file (a linked worktree or submodule), whose repository lies elsewhere: use a full clone, or --clone-mode ro"
+            "it is a gitdir file, whose repository lies elsewhere: give --git-worktree if this is a linked worktree; else use a full clone, or --clone-mode ro"
         }
         What::Link => "it is a symbolic link: use a full clone, or --clone-mode ro",
         What::Socket | What::Special => "it is no folder: use a full clone, or --clone-mode ro",
@@ -111,15 +134,15 @@ fn node(root: BorrowedFd<'_>, base: &Path, path: &Path) -> Result<(OwnedFd, Inod
         })
 }
 
-fn cover(root: BorrowedFd<'_>, base: &Path, path: &Path) -> Result<(PathBuf, Inode), Refusal> {
-    let (fd, identity) = node(root, base, path)?;
-    let whole = base.join(path);
+fn cover(around: &Around<'_>, path: &Path) -> Result<(PathBuf, Inode), Refusal> {
+    let (fd, identity) = node(around.root, around.base, path)?;
+    let whole = around.base.join(path);
     let stat = fstat(&fd).map_err(|errno| refusal(&whole).errno(errno))?;
     match What::of(stat.st_mode) {
         What::Dir => {}
         What::File => {
             git_dir::one_name(&whole, &stat)?;
-            gitdir_file(root, base, path)?;
+            gitdir_file(around, path)?;
         }
         What::Link | What::Socket | What::Special => {
             return Err(refusal(&whole)
@@ -129,12 +152,11 @@ fn cover(root: BorrowedFd<'_>, base: &Path, path: &Path) -> Result<(PathBuf, Ino
     Ok((whole, identity))
 }
 
-/// A nested gitdir file must lead into the clone's own `.git`, by a way that the
-/// command can't bend: up through folders that are held in place, then down.
-fn gitdir_file(root: BorrowedFd<'_>, base: &Path, path: &Path) -> Result<(), Refusal> {
-    let whole = base.join(path);
+/// A gitdir file must lead into the clone's own repository, by a way that the command
+/// can't bend: up through folders that are held in place, then down.
+fn gitdir_file(around: &Around<'_>, path: &Path) -> Result<(), Refusal> {
     let refuse = |errno: Option<Errno>| {
-        let refusal = refusal(&whole).remedy(
+        let refusal = refusal(around.base.join(path)).remedy(
             "it is a gitdir file that doesn't lead into the clone's own .git: remove it, or use --clone-mode ro",
         );
         match errno {
@@ -142,11 +164,38 @@ fn gitdir_file(root: BorrowedFd<'_>, base: &Path, path: &Path) -> Result<(), Ref
             None => refusal,
         }
     };
-    let text = read(root, path, GITDIR_MAX).map_err(|errno| refuse(Some(errno)))?;
-    let line = text.strip_prefix(GITDIR).ok_or_else(|| refuse(None))?;
-    let target = git_dir::path_of(line);
-    if goes_up_after_down(target) {
+    let target = match follow(around.root, around.base, path) {
+        Ok(target) => target,
+        Err(Astray::Unreadable(errno)) => return Err(refuse(Some(errno))),
+        Err(Astray::NoGitdir | Astray::Bent) => return Err(refuse(None)),
+        Err(Astray::Nowhere(fault)) => return Err(refuse(Some(fault.errno))),
+    };
+    let mut links = target.followed.iter();
+    let bendable = links.any(|link| around.is_writable(link));
+    if bendable || !target.path.starts_with(around.own) || target.path == around.own {
         return Err(refuse(None));
+    }
+    Ok(())
+}
+
+/// Why a gitdir file leads nowhere.
+pub(super) enum Astray {
+    /// It can't be read, or is no small regular file.
+    Unreadable(Errno),
+    /// What it says is something else.
+    NoGitdir,
+    /// The way goes down into a folder and up again.
+    Bent,
+    /// What it names isn't to be found.
+    Nowhere(Fault),
+}
+
+/// What the gitdir file at `path` in the tree names (gitrepository-layout(5)).
+pub(super) fn follow(root: BorrowedFd<'_>, base: &Path, path: &Path) -> Result<Resolved, Astray> {
+    let text = read(root, path, GITDIR_MAX).map_err(Astray::Unreadable)?;
+    let target = git_dir::path_of(text.strip_prefix(GITDIR).ok_or(Astray::NoGitdir)?);
+    if goes_up_after_down(target) {
+        return Err(Astray::Bent);
     }
     let holder = path.parent().unwrap_or(Path::new(""));
     let dir = if holder.as_os_str().is_empty() {
@@ -158,13 +207,7 @@ fn gitdir_file(root: BorrowedFd<'_>, base: &Path, path: &Path) -> Result<(), Ref
         dir,
         path: base.join(holder),
     });
-    let target = resolve(&start, target).map_err(|fault| refuse(Some(fault.errno)))?;
-    let own = base.join(DOT_GIT);
-    let bendable = target.followed.iter().any(|link| link.starts_with(base));
-    if bendable || !target.path.starts_with(&own) || target.path == own {
-        return Err(refuse(None));
-    }
-    Ok(())
+    resolve(&start, target).map_err(Astray::Nowhere)
 }
 
 fn goes_up_after_down(path: &Path) -> bool {
@@ -223,6 +266,7 @@ mod tests {
         let table = crate::mountinfo::read().expect("a table");
         judge(
             &clone,
+            None,
             Some(&temp.at("o")),
             &table,
             &walk(clone.fd.as_fd(), &ask),
@@ -269,7 +313,7 @@ mod tests {
         temp.dir("c/real");
         assert!(refused(&temp).to_string().contains("there is none"));
         temp.file("c/.git", "gitdir: real\n");
-        assert!(refused(&temp).to_string().contains("linked worktree"));
+        assert!(refused(&temp).to_string().contains("--git-worktree"));
         std::fs::remove_file(temp.at("c/.git")).expect("remove");
         temp.link("c/.git", "real");
         assert!(refused(&temp).to_string().contains("symbolic link"));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
-use nix::sys::stat::{FileStat, fstatat};
+use nix::sys::stat::{FileStat, fstat, fstatat};
 
 use super::git::refusal;
 use super::kinds::What;
@@ -26,27 +26,32 @@ use crate::refusal::Refusal;
 /// The longest path, and a line end (limits.h).
 const PATH_MAX: u64 = 4096 + 2;
 /// No list of alternates is this long.
-const ALTERNATES_MAX: u64 = 1 << 20;
+pub(super) const ALTERNATES_MAX: u64 = 1 << 20;
 /// How many lists git follows after the first (`link_alt_odb_entry`, object-file.c).
-const ALTERNATES_DEPTH: usize = 5;
+pub(super) const ALTERNATES_DEPTH: usize = 5;
 
 /// Where a `.git` lies, and what around it is held in its place.
+#[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
-    /// The clone: an `O_PATH` descriptor and its canonical path.
+    /// The tree that is looked through: an `O_PATH` descriptor and its canonical path.
     pub(crate) root: BorrowedFd<'a>,
     pub(crate) base: &'a Path,
+    /// The clone, which is that tree or is linked to it.
+    pub(crate) clone: &'a Path,
+    /// The clone's own repository.
+    pub(crate) own: &'a Path,
     pub(crate) table: &'a [Mount],
     /// The clone and the out-dir, made or not.
-    pub(crate) writable: Vec<Tree>,
+    pub(crate) writable: &'a [Tree],
     /// What is covered.
-    pub(crate) gits: Vec<&'a Path>,
+    pub(crate) gits: &'a [PathBuf],
     /// What can't be renamed, though written in.
-    pub(crate) parents: BTreeSet<PathBuf>,
+    pub(crate) parents: &'a BTreeSet<PathBuf>,
 }
 
 /// A folder of a `.git`.
 struct Folder {
-    /// Relative to the clone.
+    /// Relative to the tree.
     path: PathBuf,
     part: Part,
 }
@@ -73,8 +78,8 @@ enum Pointer {
     Gitdir,
 }
 
-/// Walks one covered folder, `git`, relative to the clone. A gitdir file is
-/// judged elsewhere.
+/// Walks one covered folder, `git`, relative to the tree; empty, it is all of it. A
+/// gitdir file is judged elsewhere.
 ///
 /// # Errors
 /// `git`, naming what leads into a writable tree, or can't be looked at.
@@ -232,8 +237,8 @@ fn commondir(around: &Around<'_>, git: &Path, start: &Start, name: &OsStr) -> Re
         .map_err(|errno| leads_out(&path, Some(errno)))?;
     let target =
         trace(start, path_of(&text)).map_err(|fault| leads_out(&path, Some(fault.errno)))?;
-    let own = around.base.join(".git");
-    let inside = target.path.starts_with(own) || target.path.starts_with(around.base.join(git));
+    let (own, here) = (around.own, around.base.join(git));
+    let inside = target.path.starts_with(own) || target.path.starts_with(here);
     if inside && around.is_firm(&target) {
         return Ok(());
     }
@@ -306,7 +311,7 @@ impl Around<'_> {
     /// folder is a link.
     fn is_firm(&self, found: &Resolved) -> bool {
         let kept = |path: &PathBuf| self.is_covered(path) || !self.is_writable(path);
-        let held = |path: &PathBuf| kept(path) || path == self.base || self.parents.contains(path);
+        let held = |path: &PathBuf| kept(path) || path == self.clone || self.parents.contains(path);
         found.passed.iter().all(held)
             && found.followed.iter().all(kept)
             && kept(&found.path)
@@ -317,7 +322,7 @@ impl Around<'_> {
         self.gits.iter().any(|git| path.starts_with(git))
     }
 
-    fn is_writable(&self, path: &Path) -> bool {
+    pub(super) fn is_writable(&self, path: &Path) -> bool {
         let mut trees = self.writable.iter();
         trees.any(|tree| tree.holds(self.table, path))
     }
@@ -351,14 +356,19 @@ pub(super) fn path_of(text: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(&text[..end.map_or(0, |last| last + 1)]))
 }
 
-/// A small file's bytes. EFBIG where it has more than `max`.
+/// A small regular file's bytes. EFBIG where it has more than `max`, EINVAL where it
+/// is something else.
 pub(super) fn read(dir: BorrowedFd<'_>, path: &Path, max: u64) -> Result<Vec<u8>, Errno> {
     // O_NONBLOCK: by now it may be a FIFO.
     let how = OpenHow::new()
         .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_BENEATH);
+    let file = openat2(dir, path, how)?;
+    if What::of(fstat(&file)?.st_mode) != What::File {
+        return Err(Errno::EINVAL);
+    }
     let mut text = Vec::new();
-    let count = File::from(openat2(dir, path, how)?)
+    let count = File::from(file)
         .take(max + 1)
         .read_to_end(&mut text)
         .map_err(|error| Errno::try_from(error).unwrap_or(Errno::EIO))?;

@@ -23,6 +23,10 @@ pub(crate) enum Role {
     OutDir,
     RoFile,
     Uds,
+    /// What a linked worktree's `.git` names: its folder in the repository.
+    GitDir,
+    /// The repository itself, which holds the former.
+    CommonDir,
 }
 
 impl Role {
@@ -32,13 +36,15 @@ impl Role {
             Role::OutDir => "--out-dir",
             Role::RoFile => "--ro-file",
             Role::Uds => "--uds",
+            Role::GitDir | Role::CommonDir => "--git-worktree",
         }
     }
 
-    /// A socket's path is reported as the socket's fault.
+    /// A socket's path is reported as the socket's fault, a repository's as git's.
     fn reason(self) -> Reason {
         match self {
             Role::Uds => Reason::Socket,
+            Role::GitDir | Role::CommonDir => Reason::Git,
             _ => Reason::Path,
         }
     }
@@ -68,6 +74,11 @@ pub(crate) fn existing(
     typed: &Path,
 ) -> Result<Candidate, Refusal> {
     let resolved = resolve(cwd, typed).map_err(|fault| unresolved(role, &fault))?;
+    found(role, resolved)
+}
+
+/// What was resolved, if it is of the right kind.
+pub(crate) fn found(role: Role, resolved: Resolved) -> Result<Candidate, Refusal> {
     let kind = judge_kind(role, &resolved)?;
     judge_filesystem(role, &resolved)?;
     Ok(candidate(role, resolved, kind))
@@ -99,17 +110,17 @@ fn unresolved(role: Role, fault: &Fault) -> Refusal {
 fn judge_kind(role: Role, resolved: &Resolved) -> Result<GrantedKind, Refusal> {
     let what = What::of(resolved.stat.st_mode);
     let wanted = match (role, what) {
-        (Role::Clone | Role::OutDir | Role::RoFile, What::Dir) => return Ok(GrantedKind::Dir),
-        (Role::RoFile, What::File) => return Ok(GrantedKind::File),
         (Role::Uds, What::Socket) => return Ok(GrantedKind::Socket),
+        (Role::Uds, _) => "a listening UNIX socket",
+        (_, What::Dir) => return Ok(GrantedKind::Dir),
+        (Role::RoFile, What::File) => return Ok(GrantedKind::File),
         (Role::RoFile, What::Socket) => {
             return Err(Refusal::new(Reason::Socket, "look at --ro-file")
                 .path(&resolved.path)
                 .remedy("a socket is no file to read; a broker's socket is given with --uds"));
         }
-        (Role::Clone | Role::OutDir, _) => "a folder",
         (Role::RoFile, _) => "a regular file or a folder",
-        (Role::Uds, _) => "a listening UNIX socket",
+        (_, _) => "a folder",
     };
     Err(role.refusal("look at").path(&resolved.path).remedy(format!(
         "it is {}; {} takes {wanted}",

@@ -14,10 +14,12 @@ use super::grant::{Candidate, Role, existing, out_dir};
 use super::paths::{Start, resolve};
 use super::survey::{Ask, Found, walk};
 use super::{
-    CloneMode, GitCovers, Granted, GrantedKind, Held, Judged, Kept, OutDir, Policy, Supplies,
+    CloneMode, GitCovers, Granted, GrantedKind, Held, Judged, Kept, Linked, OutDir, Policy,
+    Supplies,
 };
 use super::{
-    broker, env, git, landlock, location, overlap, places, profile, submounts, times, uds,
+    broker, env, git, landlock, location, outside, overlap, places, profile, submounts, times, uds,
+    worktree,
 };
 use crate::cli;
 use crate::host::Host;
@@ -74,14 +76,18 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     let terminal = terminal(caller, run);
     let writable = run.clone_mode == cli::CloneMode::RwGitRo;
 
-    let all = candidates(caller, run)?;
+    let mut all = candidates(caller, run)?;
+    let table = mount_table()?;
+    if run.git_worktree {
+        let found = worktree::repository(&all[0], out_dir_of(&all), &table)?;
+        all.extend(found.into_iter().flatten());
+    }
     let homes = homes(caller)?;
     for found in &all {
         places::judge(found, host, &homes)?;
     }
     places::links(&all)?;
     overlap::judge(&all, writable, host)?;
-    let table = mount_table()?;
     submounts::judge(&all, host.route, &table)?;
     location::judge(&all, writable, host, &table)?;
     let ground = Ground::of_run(&caller.cwd, &all, host, &table);
@@ -92,6 +98,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     if let Some(covers) = &surveyed.covers {
         location::judge_gits(&all, covers, &table)?;
     }
+    let warnings = outside::warnings(&all, host)?;
     for found in all.iter().filter(|found| found.role == Role::Uds) {
         uds::probe(&found.fd, &found.granted.path)?;
     }
@@ -113,6 +120,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
             Some(covers) => CloneMode::RwGitRo(covers),
             None => CloneMode::Ro,
         },
+        linked: given.linked,
         out_dir: given.out_dir,
         ro_files: given.ro_files,
         uds: given.uds,
@@ -125,6 +133,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
         argv,
         landlock,
         allow_ptrace: run.allow_ptrace,
+        warnings,
     };
     Ok((policy, given.held, supplies))
 }
@@ -162,6 +171,11 @@ fn candidates(caller: &Caller, run: &cli::Run) -> Result<Vec<Candidate>, Refusal
         all.push(existing(Role::Uds, cwd, typed)?);
     }
     Ok(all)
+}
+
+fn out_dir_of(all: &[Candidate]) -> Option<&Path> {
+    let found = all.iter().find(|found| found.role == Role::OutDir);
+    found.map(|found| found.granted.path.as_path())
 }
 
 /// The caller's home, canonical, and those of /etc/passwd. A HOME that isn't
@@ -235,7 +249,9 @@ fn survey(
     let mut surveyed = Surveyed::default();
     let hidden = host.landlock.is_ok_and(|abi| abi >= ABI_SOCKETS);
     for tree in all {
-        if !tree.exists || tree.granted.kind != GrantedKind::Dir {
+        // A git folder lies in the common folder, and is seen there.
+        let is_seen = tree.role == Role::GitDir;
+        if !tree.exists || is_seen || tree.granted.kind != GrantedKind::Dir {
             continue;
         }
         let owner = tree.granted.owner.uid;
@@ -258,9 +274,9 @@ fn survey(
         refuse_privileged(tree, &found)?;
         refuse_unknown(tree, &ask, can_write, &found)?;
         if ask.gits {
-            let out_dir = all.iter().find(|found| found.role == Role::OutDir);
-            let out_dir = out_dir.map(|found| found.granted.path.as_path());
-            surveyed.covers = Some(git::judge(tree, out_dir, table, &found)?);
+            let common = all.iter().find(|found| found.role == Role::CommonDir);
+            let covers = git::judge(tree, common, out_dir_of(all), table, &found)?;
+            surveyed.covers = Some(covers);
         }
         let sockets = found.sockets.iter();
         surveyed
@@ -311,7 +327,7 @@ fn refuse_unknown(
         // Nobody should be told to change the owners of a folder of the system.
         let way = match tree.role {
             Role::RoFile | Role::Uds => "name what is needed of it, or copy that".to_owned(),
-            Role::Clone | Role::OutDir => format!("chown -R {uid} the tree"),
+            _ => format!("chown -R {uid} the tree"),
         };
         return Err(
             Refusal::new(Reason::Owner, format!("map the owners of {flag}"))
@@ -346,6 +362,7 @@ struct Given {
     out_dir: Option<OutDir>,
     ro_files: Vec<Granted>,
     uds: Option<Granted>,
+    linked: Option<Linked>,
     held: Held,
 }
 
@@ -358,7 +375,9 @@ fn sort(mut all: Vec<Candidate>) -> Given {
         out_dir: None,
         ro_files: Vec::new(),
         uds: None,
+        linked: None,
     };
+    let mut git_dir = None;
     for found in all {
         given.held.insert(found.granted.path.clone(), found.fd);
         match found.role {
@@ -370,6 +389,11 @@ fn sort(mut all: Vec<Candidate>) -> Given {
                 });
             }
             Role::Uds => given.uds = Some(found.granted),
+            Role::GitDir => git_dir = Some(found.granted),
+            Role::CommonDir => {
+                let common = found.granted;
+                given.linked = git_dir.take().map(|git_dir| Linked { git_dir, common });
+            }
             Role::RoFile | Role::Clone => given.ro_files.push(found.granted),
         }
     }

@@ -191,7 +191,7 @@ fn is_writable(found: &Candidate, clone_writable: bool) -> bool {
     match found.role {
         Role::OutDir => true,
         Role::Clone => clone_writable,
-        Role::RoFile | Role::Uds => false,
+        Role::RoFile | Role::Uds | Role::GitDir | Role::CommonDir => false,
     }
 }
 

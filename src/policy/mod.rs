@@ -10,6 +10,7 @@ mod judge;
 pub(crate) mod kinds;
 mod landlock;
 mod location;
+mod outside;
 mod overlap;
 mod paths;
 mod places;
@@ -20,6 +21,7 @@ mod survey;
 pub(crate) mod testing;
 pub(crate) mod times;
 mod uds;
+mod worktree;
 
 pub use broker::{BrokerPolicy, Kept, LogFile, Supplies, judge_alone};
 pub use judge::judge;
@@ -42,6 +44,8 @@ pub struct Policy {
     pub clone: Granted,
     /// Whether it can be written to, and then what of it can't.
     pub clone_mode: CloneMode,
+    /// The repository that the clone is linked to, with `--git-worktree`.
+    pub linked: Option<Linked>,
     /// The one writable folder.
     pub out_dir: Option<OutDir>,
     /// Read-only files and folders.
@@ -68,6 +72,17 @@ pub struct Policy {
     pub landlock: LandlockMode,
     /// Whether processes of the jail may trace each other.
     pub allow_ptrace: bool,
+    /// What the caller should know before the command starts, a line each.
+    pub warnings: Vec<String>,
+}
+
+/// The repository of a linked worktree, which knows it: both are read-only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Linked {
+    /// The worktree's own folder in it, `worktrees/NAME`.
+    pub git_dir: Granted,
+    /// The repository: objects, refs, configuration, hooks.
+    pub common: Granted,
 }
 
 /// A file or folder of the host that the command gets to see.

@@ -38,7 +38,7 @@ pub(crate) fn judge(all: &[Candidate], clone_writable: bool, host: &Host) -> Res
     let writable = |found: &Candidate| match found.role {
         Role::OutDir => true,
         Role::Clone => clone_writable,
-        Role::RoFile | Role::Uds => false,
+        Role::RoFile | Role::Uds | Role::GitDir | Role::CommonDir => false,
     };
     for place in all.iter().filter(|found| writable(found)) {
         for (path, identity) in system(host) {

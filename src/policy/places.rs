@@ -71,7 +71,7 @@ pub(crate) fn judge(found: &Candidate, host: &Host, homes: &[PathBuf]) -> Result
     for path in std::iter::once(&granted.path).chain(granted.alias.as_ref()) {
         in_kernel_folder(found.role, path)?;
         match found.role {
-            Role::Clone | Role::OutDir => {
+            Role::Clone | Role::OutDir | Role::GitDir | Role::CommonDir => {
                 whole_system_folder(found.role, path, host)?;
                 whole_home(found.role, path, homes)?;
                 on_broker_socket(found.role, path)?;

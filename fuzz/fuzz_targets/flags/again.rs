@@ -37,6 +37,7 @@ pub fn words(command: &Command) -> Option<Vec<OsString>> {
             line.flag("--profile", run.profile.as_ref());
             line.flag("--clone", run.clone.as_ref());
             line.flag("--clone-mode", Some(name(&run.clone_mode)));
+            line.switch("--git-worktree", run.git_worktree);
             line.flag("--out-dir", run.out_dir.as_ref());
             line.flag("--ro-file", &run.ro_files);
             line.flag("--env", &run.env);

@@ -21,7 +21,8 @@ pub fn check(case: &Case, policy: &Policy) {
     let mut found = BTreeSet::new();
     gits(clone, true, &mut found);
     let own = clone.join(".git");
-    assert!(own.symlink_metadata().unwrap().is_dir() && found.contains(&own));
+    let is_folder = own.symlink_metadata().unwrap().is_dir();
+    assert!((is_folder || policy.linked.is_some()) && found.contains(&own));
     let covered: BTreeSet<PathBuf> = covers.gits.iter().map(|it| it.0.clone()).collect();
     assert_eq!(covered, found);
 
@@ -43,11 +44,12 @@ pub fn check(case: &Case, policy: &Policy) {
         covered,
         parents,
     };
-    for git in &around.covered {
+    let common = policy.linked.as_ref().map(|linked| &linked.common.path);
+    for git in around.covered.iter().chain(common) {
         if git.is_dir() {
             around.folder(git);
         } else {
-            around.gitdir(git, &own);
+            around.gitdir(git, common.unwrap_or(&own));
         }
     }
 }
@@ -140,9 +142,8 @@ impl Around<'_> {
 
     /// A gitdir file leads into the clone's own repository, and nobody can bend the way.
     fn gitdir(&self, file: &Path, own: &Path) {
-        let line = first_line(file);
-        let target = line.strip_prefix(b"gitdir: ").expect("a gitdir file");
-        let way = way::walk(file.parent().unwrap(), path(target)).expect("it leads somewhere");
+        let way = way::walk(file.parent().unwrap(), path(&gitdir(file)));
+        let way = way.expect("it leads somewhere");
         assert!(
             way.end.starts_with(own) && way.end != own,
             "{file:?}: {way:?}"
@@ -156,11 +157,19 @@ impl Around<'_> {
 }
 
 /// Without its line ends: all of the text, as git takes it.
-fn first_line(file: &Path) -> Vec<u8> {
+pub fn first_line(file: &Path) -> Vec<u8> {
     let mut text = fs::read(file).unwrap();
     while matches!(text.last(), Some(b'\n' | b'\r')) {
         text.pop();
     }
     assert!(bytes(path(&text)).len() < 5000);
     text
+}
+
+/// What a gitdir file names.
+pub fn gitdir(file: &Path) -> Vec<u8> {
+    let line = first_line(file);
+    line.strip_prefix(b"gitdir: ")
+        .expect("a gitdir file")
+        .to_vec()
 }

@@ -57,9 +57,16 @@ pub fn untrusted(policy: &Policy) -> impl Iterator<Item = &Path> {
     std::iter::once(policy.clone.path.as_path()).chain(out_dir(policy))
 }
 
+/// What can be read and not written.
+fn read_only(policy: &Policy) -> impl Iterator<Item = &Granted> {
+    let linked = policy.linked.iter();
+    let linked = linked.flat_map(|linked| [&linked.git_dir, &linked.common]);
+    policy.ro_files.iter().chain(linked)
+}
+
 /// Everything of the caller's that the command sees, but for the socket.
 pub fn shown(policy: &Policy) -> impl Iterator<Item = &Path> {
-    untrusted(policy).chain(policy.ro_files.iter().map(|file| file.path.as_path()))
+    untrusted(policy).chain(read_only(policy).map(|file| file.path.as_path()))
 }
 
 fn existing(policy: &Policy) -> impl Iterator<Item = &Granted> {
@@ -68,7 +75,7 @@ fn existing(policy: &Policy) -> impl Iterator<Item = &Granted> {
         OutDir::Missing { .. } => None,
     });
     let given = std::iter::once(&policy.clone).chain(out_dir);
-    given.chain(&policy.ro_files).chain(&policy.uds)
+    given.chain(read_only(policy)).chain(&policy.uds)
 }
 
 /// Everything that was typed is granted, where it leads to, and nothing else.
@@ -143,7 +150,7 @@ fn apart(case: &Case, policy: &Policy) {
         for system in system(&case.host) {
             assert!(!collide(place, &system), "{place:?} {system:?}");
         }
-        for file in &policy.ro_files {
+        for file in read_only(policy) {
             assert!(!collide(place, &file.path), "{place:?} {file:?}");
         }
         if let Some(socket) = &policy.uds {

@@ -34,6 +34,8 @@ const FOLDERS: &[&str] = &[
     "d/C",
     "d/repo/.git/objects",
     "d/repo/.git/refs",
+    "d/repo/.git/hooks",
+    "d/repo/.git/worktrees/w",
     "h/u/src",
     "o/in",
     "w",
@@ -50,12 +52,13 @@ const FILES: &[&str] = &[
     "d/f",
     "d/key",
     "d/repo/.git/HEAD",
+    "d/repo/.git/worktrees/w/HEAD",
     "h/u/.netrc",
     "w/.git",
 ];
 
 /// What an input bends, a byte each.
-const BENT: [(Kind, &str); 17] = [
+const BENT: [(Kind, &str); 21] = [
     (Kind::Link, "l"),
     (Kind::Link, "d/l"),
     (Kind::Link, "o/l"),
@@ -73,6 +76,10 @@ const BENT: [(Kind, &str); 17] = [
     (Kind::Name, "c/x/name"),
     (Kind::Name, "d/name"),
     (Kind::Program, "o/in/program"),
+    (Kind::Text("gitdir: "), "w/.git"),
+    (Kind::Text(""), "d/repo/.git/worktrees/w/gitdir"),
+    (Kind::Text(""), "d/repo/.git/worktrees/w/commondir"),
+    (Kind::Link, "d/repo/.git/hooks/l"),
 ];
 
 /// How many bytes of an input are the tree's.
@@ -147,6 +154,11 @@ const TEXTS: &[&str] = &[
     "/etc/passwd",
     "/usr",
     "/proc/self/cwd",
+    "@/d/repo/.git/worktrees/w",
+    "../d/repo/.git/worktrees/w",
+    "@/w/.git",
+    "../../../../../w/.git",
+    "@/d/repo/.git",
 ];
 
 /// The tree, and what watches it.

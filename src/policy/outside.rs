@@ -1,0 +1,190 @@
+//! What the clone's git needs and the command isn't shown, said before the run: git's own
+//! word inside would be that there is no repository.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::sys::stat::fstatat;
+
+use super::git::{Astray, DOT_GIT, follow};
+use super::git_dir::{ALTERNATES_DEPTH, ALTERNATES_MAX, read};
+use super::grant::{Candidate, Role};
+use super::overlap::system;
+use super::paths::{Fault, Resolved, Start, open_without_links, resolve};
+use crate::host::Host;
+use crate::refusal::{Reason, Refusal, shown};
+
+const STORE: &str = "objects";
+/// How many stores are named at most.
+const STORES_MAX: usize = 8;
+/// How many lines of a list are looked at.
+const LINES_MAX: usize = 64;
+
+/// A line for each thing outside that the clone's git would look for. Nothing of it is
+/// given, and what can't be read isn't judged: git can't read it either.
+///
+/// # Errors
+/// `git` where the kernel's answer says nothing of what is there.
+pub(crate) fn warnings(all: &[Candidate], host: &Host) -> Result<Vec<String>, Refusal> {
+    let seen = Shown { all, host };
+    let Some(clone) = all.iter().find(|found| found.role == Role::Clone) else {
+        return Ok(Vec::new());
+    };
+    let common = all.iter().find(|found| found.role == Role::CommonDir);
+    let (tree, store) = match common {
+        Some(common) => (common, PathBuf::from(STORE)),
+        None => (clone, Path::new(DOT_GIT).join(STORE)),
+    };
+    let refuse = |errno| {
+        let path = tree.granted.path.join(&store);
+        Refusal::new(Reason::Git, "look for what git needs")
+            .path(path)
+            .errno(errno)
+    };
+    let mut lines = Vec::new();
+    if common.is_none() {
+        lines.extend(gitdir_file(&seen, clone).map_err(refuse)?);
+    }
+    let dir = unless_absent(open_without_links(tree.fd.as_fd(), &store)).map_err(refuse)?;
+    if let Some(dir) = dir {
+        let start = Start {
+            dir,
+            path: tree.granted.path.join(&store),
+        };
+        let mut stores = Vec::new();
+        alternates(start, &mut stores).map_err(refuse)?;
+        let outside = stores.iter().filter(|store| !seen.holds(&store.path));
+        lines.extend(outside.map(line));
+    }
+    Ok(lines)
+}
+
+/// What of the host the command sees.
+struct Shown<'a> {
+    all: &'a [Candidate],
+    host: &'a Host,
+}
+
+impl Shown<'_> {
+    fn holds(&self, path: &Path) -> bool {
+        let given = self.all.iter().map(|found| found.granted.path.clone());
+        let mut places = given.chain(system(self.host).map(|(path, _)| path));
+        places.any(|place| path.starts_with(place))
+    }
+}
+
+/// None for what isn't there, or not for the caller.
+fn unless_absent<T>(found: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(
+            Errno::ENOENT
+            | Errno::ENOTDIR
+            | Errno::EACCES
+            | Errno::ELOOP
+            | Errno::ENAMETOOLONG
+            | Errno::ESTALE
+            | Errno::EINVAL
+            | Errno::EFBIG,
+        ) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// A `.git` that is a gitdir file, and leads out.
+fn gitdir_file(seen: &Shown<'_>, clone: &Candidate) -> Result<Option<String>, Errno> {
+    let base = &clone.granted.path;
+    let named = match follow(clone.fd.as_fd(), base, Path::new(DOT_GIT)) {
+        Ok(target) if seen.holds(&target.path) => return Ok(None),
+        Ok(target) => shown(&target.path),
+        Err(Astray::NoGitdir | Astray::Bent) => return Ok(None),
+        Err(Astray::Unreadable(errno) | Astray::Nowhere(Fault { errno, .. })) => {
+            return unless_absent(Err(errno));
+        }
+    };
+    let file = shown(&base.join(DOT_GIT));
+    Ok(Some(format!(
+        "git won't work inside: {file} is a gitdir file, and what it names isn't shown ({named}): if this is a linked worktree, give --git-worktree"
+    )))
+}
+
+/// The stores that a list of alternates names, and theirs, as deep as git follows them.
+fn alternates(start: Start, stores: &mut Vec<Resolved>) -> Result<(), Errno> {
+    let mut met = BTreeSet::from([start.path.clone()]);
+    let mut level = vec![start];
+    for _ in 0..=ALTERNATES_DEPTH {
+        let mut next = Vec::new();
+        for store in level {
+            let lines = listed(&store)?;
+            let start = Ok(store);
+            for path in lines {
+                let named = resolve(&start, &path).map_err(|fault| fault.errno);
+                let Some(named) = unless_absent(named)? else {
+                    continue;
+                };
+                if stores.len() < STORES_MAX && met.insert(named.path.clone()) {
+                    next.push(Start {
+                        dir: named.fd.try_clone().map_err(|_| Errno::EMFILE)?,
+                        path: named.path.clone(),
+                    });
+                    stores.push(named);
+                }
+            }
+        }
+        level = next;
+    }
+    Ok(())
+}
+
+/// The lines of a store's own list, but for comments and quoted ones
+/// (gitrepository-layout(5)).
+fn listed(store: &Start) -> Result<Vec<PathBuf>, Errno> {
+    let list = Path::new("info/alternates");
+    let text = unless_absent(read(store.dir.as_fd(), list, ALTERNATES_MAX))?.unwrap_or_default();
+    let lines = text.split(|byte| *byte == b'\n');
+    let paths = lines.filter(|line| !matches!(line.first(), None | Some(b'#' | b'"')));
+    let paths = paths.take(LINES_MAX).map(OsStr::from_bytes);
+    Ok(paths.map(PathBuf::from).collect())
+}
+
+/// The flag is given for what is a repository's store alone: the list is the clone's
+/// word, and shall get nobody to show a folder of another kind.
+fn line(store: &Resolved) -> String {
+    let path = store.alias.as_ref().unwrap_or(&store.path);
+    if is_store(&store.path, &store.fd) {
+        format!(
+            "git lacks objects inside: the clone borrows them from {}; if that is right, give --ro-file {}",
+            shown(path),
+            quoted(path)
+        )
+    } else {
+        format!(
+            "git lacks objects inside: .git/objects/info/alternates names {}, which is no repository's",
+            shown(path)
+        )
+    }
+}
+
+fn is_store(path: &Path, fd: &OwnedFd) -> bool {
+    let is_there = |name: &str| fstatat(fd, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
+    path.ends_with(STORE) && is_there("../HEAD") && is_there("../refs")
+}
+
+/// As a shell takes it for one word.
+fn quoted(path: &Path) -> String {
+    let text = shown(path);
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
+    if text.chars().all(is_plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests;
