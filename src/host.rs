@@ -167,7 +167,7 @@ pub fn caller() -> Result<Ids, Refusal> {
     Ok(Ids { uid, gid })
 }
 
-fn kernel() -> Result<String, Refusal> {
+pub(crate) fn kernel() -> Result<String, Refusal> {
     let refusal = || Refusal::new(Reason::Kernel, "read the kernel's release");
     let uts = nix::sys::utsname::uname().map_err(|errno| refusal().about("uname").errno(errno))?;
     let release = uts.release().to_string_lossy().into_owned();
@@ -184,7 +184,7 @@ fn kernel() -> Result<String, Refusal> {
 /// host, as root, for every crash, but for a process whose limit is exactly 1
 /// (core(5); measured on 6.18: a limit of 0 doesn't stop it). Where the caller's
 /// hard limit is 0 it can't become 1.
-fn cores_can_be_stopped() -> Result<(), Refusal> {
+pub(crate) fn cores_can_be_stopped() -> Result<(), Refusal> {
     let refusal = || Refusal::new(Reason::Limits, "keep crashes from the host's core handler");
     let (_, hard) = getrlimit(Rlimit::RLIMIT_CORE)
         .map_err(|errno| refusal().about("getrlimit(RLIMIT_CORE)").errno(errno))?;
@@ -216,7 +216,7 @@ fn at_least_floor(release: &str) -> bool {
     }
 }
 
-fn system() -> Result<Vec<SystemDir>, Refusal> {
+pub(crate) fn system() -> Result<Vec<SystemDir>, Refusal> {
     let refusal = |path: &str| Refusal::new(Reason::Path, "look at a system folder").path(path);
     let mut found = Vec::with_capacity(SYSTEM_REQUIRED.len() + SYSTEM_OPTIONAL.len());
     for path in SYSTEM_REQUIRED {
@@ -263,7 +263,7 @@ fn system_shape(path: &str) -> Result<Option<SystemShape>, Errno> {
     }
 }
 
-fn masks() -> Result<Masks, Refusal> {
+pub(crate) fn masks() -> Result<Masks, Refusal> {
     let proc = File::open("/proc").map_err(|error| {
         Refusal::new(Reason::Proc, "look at /proc")
             .errno(Errno::try_from(error).unwrap_or(Errno::EIO))

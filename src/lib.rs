@@ -7,7 +7,9 @@
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("the syscall table in src/confine/seccomp was written for x86_64 Linux alone");
 
+pub mod apparmor;
 pub mod broker;
+pub mod check;
 pub mod cli;
 pub mod confine;
 pub mod host;

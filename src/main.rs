@@ -10,7 +10,7 @@ use nix::sys::resource::{Resource as Rlimit, getrlimit, setrlimit};
 use nix::unistd::{Pid, getppid};
 
 use groom_ns::broker::{alone, shim};
-use groom_ns::cli::{self, Command, PlanFormat};
+use groom_ns::cli::{self, Command, PlanFormat, Setup, SetupWhat};
 use groom_ns::confine::landlock;
 use groom_ns::host::{self, Host};
 use groom_ns::plan::{
@@ -21,7 +21,7 @@ use groom_ns::policy::{self, CloneMode, Held, Kept, Policy, Supplies};
 use groom_ns::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
 use groom_ns::run::{self, Caller};
 use groom_ns::sabotage::{self, Mechanism, stands};
-use groom_ns::{identity, prove, say, sys};
+use groom_ns::{apparmor, check, identity, prove, say, sys};
 
 fn main() -> ExitCode {
     // First of all, so that a caller that dies right now is not missed.
@@ -54,6 +54,16 @@ fn carry_out(command: &Command, parent: Pid) -> Result<ExitCode> {
             begin(command)?;
             show(asked, &prove::run()?)
         }
+        Command::Check(asked) => {
+            let begun = begin(command).map(drop);
+            show_check(asked, &check::run(begun, parent))
+        }
+        Command::Setup(Setup {
+            what: SetupWhat::Apparmor(asked),
+        }) => {
+            begin(command)?;
+            print(&apparmor::run(asked)?)
+        }
         // What its caller left to it is what it is asked for.
         Command::Probe(probe) => {
             host::caller()?;
@@ -70,6 +80,19 @@ fn show(asked: &cli::Prove, report: &prove::Report) -> Result<ExitCode> {
         print(&report.to_string())?;
     }
     Ok(ExitCode::from(u8::from(!report.holds())))
+}
+
+fn show_check(asked: &cli::Check, report: &check::Report) -> Result<ExitCode> {
+    if asked.json {
+        print(&(serde_json::to_string_pretty(report)? + "\n"))?;
+    } else {
+        print(&report.to_string())?;
+    }
+    Ok(if report.can_run() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(EXIT_REFUSED)
+    })
 }
 
 /// Leaves behind what the caller left to this process, but for the descriptors that

@@ -259,6 +259,11 @@ mechanisms! {
     ExchangeLimit,
     /// The API's certificate is verified.
     VerifiedUpstream,
+    // Of `groom-ns setup apparmor`.
+    /// No profile for a binary that others than root could replace.
+    ProfileForRootsBinary,
+    /// No profile's file is replaced or removed but the own one.
+    OwnProfileFile,
 }
 
 /// `bits`, if the mechanism stands.

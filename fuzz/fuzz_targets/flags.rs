@@ -84,7 +84,7 @@ fn profile(words: &[OsString]) {
 
 fn wants_json(words: &[OsString]) -> bool {
     let flag = match words.first() {
-        Some(word) if word == "prove" => "--json",
+        Some(word) if word == "prove" || word == "check" => "--json",
         _ => "--json-errors",
     };
     let mut flags = words.iter().take_while(|word| *word != "--");
@@ -109,7 +109,12 @@ fn judge(command: Command, words: &[OsString]) {
                 Err(refusal) => quiet(&refusal, &alone.args),
             }
         }
-        Command::Shim(_) | Command::Prove(_) | Command::Probe(_) | Command::Print(_) => {}
+        Command::Shim(_)
+        | Command::Prove(_)
+        | Command::Check(_)
+        | Command::Setup(_)
+        | Command::Probe(_)
+        | Command::Print(_) => {}
     }
 }
 

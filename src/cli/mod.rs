@@ -2,6 +2,7 @@
 //! path; that is `policy`'s work.
 
 mod broker;
+mod check;
 mod pages;
 mod profile;
 mod prove;
@@ -16,6 +17,7 @@ use clap::{Parser, Subcommand};
 use crate::refusal::{Reason, Refusal, shown};
 
 pub use broker::{Broker, BrokerArgs, KeyArgs, Provider, Shim};
+pub use check::{Check, Setup, SetupApparmor, SetupWhat};
 pub use profile::ProfileFile;
 pub use prove::{Probe, Prove};
 pub use run::{CloneMode, Landlock, PlanFormat, Run};
@@ -31,6 +33,10 @@ pub enum Command {
     Shim(Shim),
     /// `groom-ns prove`.
     Prove(Prove),
+    /// `groom-ns check`.
+    Check(Check),
+    /// `groom-ns setup`.
+    Setup(Setup),
     /// What `groom-ns prove` starts.
     Probe(Probe),
     /// `--help`, `--version`, `groom-ns completions` and `groom-ns man`: this text goes
@@ -46,6 +52,10 @@ impl Command {
             Command::Broker(broker) => broker.json_errors,
             Command::Shim(shim) => shim.json_errors,
             Command::Prove(prove) => prove.json,
+            Command::Check(check) => check.json,
+            Command::Setup(Setup {
+                what: SetupWhat::Apparmor(apparmor),
+            }) => apparmor.json_errors,
             Command::Probe(_) | Command::Print(_) => false,
         }
     }
@@ -79,6 +89,8 @@ enum Sub {
     Broker(Box<Broker>),
     Shim(Shim),
     Prove(Prove),
+    Check(Check),
+    Setup(Setup),
     Completions(pages::Completions),
     Man(pages::Man),
     #[command(hide = true)]
@@ -120,6 +132,8 @@ fn strict(args: &[OsString]) -> Result<Command, UsageError> {
             Sub::Broker(broker) => Command::Broker(broker),
             Sub::Shim(shim) => Command::Shim(shim),
             Sub::Prove(prove) => Command::Prove(prove),
+            Sub::Check(check) => Command::Check(check),
+            Sub::Setup(setup) => Command::Setup(setup),
             Sub::Completions(asked) => Command::Print(asked.text()),
             Sub::Man(asked) => Command::Print(asked.text().map_err(|refusal| UsageError {
                 refusal,
@@ -142,7 +156,7 @@ fn strict(args: &[OsString]) -> Result<Command, UsageError> {
 /// Looked for by hand: clap gives nothing back from a line that it can't read.
 fn wants_json(args: &[OsString]) -> bool {
     let flag = match args.get(1) {
-        Some(word) if word == "prove" => "--json",
+        Some(word) if word == "prove" || word == "check" => "--json",
         _ => "--json-errors",
     };
     args.iter()
@@ -174,6 +188,8 @@ fn refuse(error: &clap::Error, subcommand: Option<&OsString>) -> Refusal {
             Some("prove") => "see `groom-ns prove --help`",
             Some("completions") => "as in `groom-ns completions bash`",
             Some("man") => "as in `groom-ns man run`",
+            Some("check") => "see `groom-ns check --help`",
+            Some("setup") => "as in `groom-ns setup apparmor --print`",
             Some("shim") => "as in `groom-ns shim 8080 /run/broker.sock`",
             _ => "the command follows `--`, as in `groom-ns run -- CMD`; see `groom-ns run --help`",
         },

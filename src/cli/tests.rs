@@ -99,6 +99,12 @@ fn usage_errors_are_one_line_with_reason_usage() {
         (&["groom-ns", "run", "--json-errors", "true"], true),
         (&["groom-ns", "prove", "--json", "x"], true),
         (&["groom-ns", "prove", "--json-errors"], false),
+        (&["groom-ns", "check", "--json", "x"], true),
+        (&["groom-ns", "setup"], false),
+        (
+            &["groom-ns", "setup", "apparmor", "--json-errors", "x"],
+            true,
+        ),
         (&["groom-ns", "run", "--json", "--", "x"], false),
         (
             &["groom-ns", "run", "--nope", "--", "x", "--json-errors"],

@@ -77,7 +77,8 @@ pub fn confine_init() -> Result<(), Refusal> {
     Ok(())
 }
 
-fn no_new_privs() -> Result<(), Refusal> {
+/// No execve(2) gives a privilege any more (prctl(2), PR_SET_NO_NEW_PRIVS).
+pub(crate) fn no_new_privs() -> Result<(), Refusal> {
     if !stands(Mechanism::NoNewPrivileges) {
         return Ok(());
     }

@@ -95,12 +95,9 @@ fn apparmor_restricts() -> bool {
 }
 
 fn apparmor_remedy() -> Cow<'static, str> {
-    let binary = fs::read_link("/proc/self/exe")
-        .map_or_else(|_| "groom-ns".into(), |path| crate::refusal::shown(&path));
     format!(
         "AppArmor (kernel.apparmor_restrict_unprivileged_userns=1) keeps this binary from using user namespaces: \
-         install the profile `profile groom-ns {binary} flags=(unconfined) {{ userns, }}` \
-         in /etc/apparmor.d with apparmor_parser -r; or {AS_ROOT}"
+         give it a profile with `sudo groom-ns setup apparmor --install`; or {AS_ROOT}"
     )
     .into()
 }
@@ -113,7 +110,7 @@ fn outer_sandbox_remedy() -> Cow<'static, str> {
     .into()
 }
 
-fn sysctl(name: &str) -> Option<String> {
+pub(crate) fn sysctl(name: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/sys/{name}"))
         .ok()
         .map(|value| value.trim().to_owned())

@@ -205,7 +205,7 @@ fn mount_step(root: &Root, step: &Build) -> Result<(), Refusal> {
 
 /// Takes the ids of the command. Root of the host leaves every group behind; a
 /// user, whose uid maps to itself, has nothing to change.
-fn become_command(identity: &Identity) -> Result<(), Refusal> {
+pub(crate) fn become_command(identity: &Identity) -> Result<(), Refusal> {
     if identity.route == Route::User {
         return Ok(());
     }
@@ -323,7 +323,7 @@ fn wait_for(gate: &OwnedFd) -> Result<(), Refusal> {
 }
 
 /// Waits for the supervisor's word; its end of file means that it is gone.
-fn expect(channel: &Channel, word: ToJail) -> Result<(), Refusal> {
+pub(crate) fn expect(channel: &Channel, word: ToJail) -> Result<(), Refusal> {
     match channel.receive::<ToJail>() {
         Ok(Some((said, _))) if said == word => Ok(()),
         Ok(None) => std::process::exit(i32::from(EXIT_REFUSED)),

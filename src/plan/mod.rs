@@ -82,11 +82,7 @@ pub fn make(policy: &Policy, host: &Host, identity: Identity) -> Plan {
                     landlock_rules(host, &granted, with_socket)
                 },
             },
-            seccomp: Seccomp {
-                allow_ptrace: policy.allow_ptrace,
-                rules: seccomp::rule_count(policy.allow_ptrace),
-                ceiling: seccomp::CEILING,
-            },
+            seccomp: filter(policy.allow_ptrace),
             self_check: self_check(policy, abi),
         },
         exec: Exec {
@@ -165,7 +161,7 @@ fn broker(asked: &BrokerPolicy) -> step::Broker {
 /// RLIMIT_CORE is 1 and not 0: with a pipe handler in core_pattern the kernel
 /// runs it, on the host and as root, for a limit of 0 but not for 1 (measured on
 /// 6.18; core(5)). NOFILE is what login shells have.
-fn limits() -> Vec<Limit> {
+pub(crate) fn limits() -> Vec<Limit> {
     vec![
         Limit {
             resource: Resource::Core,
@@ -178,6 +174,15 @@ fn limits() -> Vec<Limit> {
             hard: 1_048_576,
         },
     ]
+}
+
+/// The command's filter.
+pub(crate) fn filter(allow_ptrace: bool) -> Seccomp {
+    Seccomp {
+        allow_ptrace,
+        rules: seccomp::rule_count(allow_ptrace),
+        ceiling: seccomp::CEILING,
+    }
 }
 
 fn landlock_rules(host: &Host, granted: &[layout::Place], with_socket: bool) -> Vec<LandlockRule> {

@@ -8,7 +8,7 @@ mod git_dir;
 mod grant;
 mod judge;
 pub(crate) mod kinds;
-mod landlock;
+pub(crate) mod landlock;
 mod location;
 mod outside;
 mod overlap;

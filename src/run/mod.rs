@@ -225,7 +225,10 @@ impl Caller {
 }
 
 /// Every bind's source, opened and mapped, by target.
-fn open_trees(plan: &Plan, made: Option<Inode>) -> Result<BTreeMap<PathBuf, OwnedFd>, Refusal> {
+pub(crate) fn open_trees(
+    plan: &Plan,
+    made: Option<Inode>,
+) -> Result<BTreeMap<PathBuf, OwnedFd>, Refusal> {
     let mut namespaces: Vec<(IdMap, OwnedFd)> = Vec::new();
     let mut trees = BTreeMap::new();
     for step in &plan.build {

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::ValueEnum;
-use groom_ns::cli::{BrokerArgs, Command};
+use groom_ns::cli::{BrokerArgs, Command, Setup, SetupWhat};
 
 /// None for what isn't a command.
 pub fn words(command: &Command) -> Option<Vec<OsString>> {
@@ -13,6 +13,20 @@ pub fn words(command: &Command) -> Option<Vec<OsString>> {
         Command::Prove(prove) => {
             line.word("prove");
             line.switch("--json", prove.json);
+        }
+        Command::Check(check) => {
+            line.word("check");
+            line.switch("--json", check.json);
+        }
+        Command::Setup(Setup {
+            what: SetupWhat::Apparmor(apparmor),
+        }) => {
+            line.word("setup");
+            line.word("apparmor");
+            line.switch("--print", apparmor.print);
+            line.switch("--install", apparmor.install);
+            line.switch("--remove", apparmor.remove);
+            line.switch("--json-errors", apparmor.json_errors);
         }
         Command::Shim(shim) => {
             line.word("shim");
