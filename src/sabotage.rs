@@ -14,13 +14,13 @@ mod trust;
 
 #[cfg(feature = "sabotage")]
 pub use {
-    removed::{begin, leave_mounts, rule_stands, stands},
+    removed::{begin, keep, leave_mounts, rule_stands, stands},
     spoil::{limits, plan},
     trust::trust,
 };
 
 #[cfg(not(feature = "sabotage"))]
-pub use whole::{begin, leave_mounts, limits, plan, rule_stands, stands, trust};
+pub use whole::{begin, keep, leave_mounts, limits, plan, rule_stands, stands, trust};
 
 /// What the jail and the broker are made of, and the name of each for the tests.
 macro_rules! mechanisms {
@@ -205,6 +205,8 @@ mechanisms! {
     FilterCeiling,
     /// Another architecture's entry kills.
     FilterArchitecture,
+    /// The command's process keeps no listener of it.
+    ListenerHandedOver,
 
     // The key.
     /// Its page is zeroes in a fork.
@@ -285,6 +287,7 @@ mod whole {
     use crate::broker::Limits;
     use crate::confine::seccomp::Rule;
     use crate::plan::step::Plan;
+    use crate::sys::notify::Listener;
 
     /// Reads, once and before any fork, what is to be taken away: nothing.
     pub const fn begin() {}
@@ -301,6 +304,9 @@ mod whole {
 
     /// Has pid 1 leave its mounts: it stays.
     pub const fn leave_mounts() {}
+
+    /// Keeps a listener for the command: none.
+    pub const fn keep(_: &Listener) {}
 
     /// Takes steps out of a plan: none.
     pub const fn plan(_: &mut Plan) {}

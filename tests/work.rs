@@ -9,20 +9,29 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use common::host::system_program;
-use common::{Workspace, path_str};
+use common::{Jail, Workspace, path_str};
+
+/// With the flag the supervisor answers what the filter denies, and runtimes probe a lot.
+fn with_and_without_explanation(jail: impl Fn() -> Jail) -> [Jail; 2] {
+    [jail(), jail().switch("--explain-denials")]
+}
 
 #[test]
 fn git_status_and_diff() {
     system_program("git", "git");
     let workspace = Workspace::with_git();
     fs::write(workspace.clone_dir().join("tracked"), "changed\n").expect("a change");
-    for (writable, mode) in [(false, "ro"), (true, "rw-git-ro")] {
+    for (writable, mode) in [
+        (false, "ro"),
+        (true, "rw-git-ro"),
+        (true, "rw-git-ro, explained"),
+    ] {
         let jail = || {
-            if writable {
-                workspace.jail().writable()
-            } else {
-                workspace.jail()
-            }
+            let jail = match mode {
+                "rw-git-ro, explained" => workspace.jail().switch("--explain-denials"),
+                _ => workspace.jail(),
+            };
+            if writable { jail.writable() } else { jail }
         };
         let run = jail().run_program(&["git", "status", "--short"]);
         assert_eq!(run.outcome(), " M tracked", "{mode}");
@@ -53,8 +62,10 @@ if __name__ == '__main__':
         file.write(b'x')
     print('python works')
 ";
-    let run = workspace.jail().run_program(&[&python, "-c", script]);
-    assert_eq!(run.outcome(), "python works");
+    for jail in with_and_without_explanation(|| workspace.jail()) {
+        let run = jail.run_program(&[&python, "-c", script]);
+        assert_eq!(run.outcome(), "python works");
+    }
 }
 
 #[test]
@@ -76,8 +87,10 @@ work.on('message', (answer) => {
   });
 });
 ";
-    let run = workspace.jail().run_program(&[&node, "-e", script]);
-    assert_eq!(run.outcome(), "Linux 42 hi");
+    for jail in with_and_without_explanation(|| workspace.jail()) {
+        let run = jail.run_program(&[&node, "-e", script]);
+        assert_eq!(run.outcome(), "Linux 42 hi");
+    }
 }
 
 #[test]
@@ -92,11 +105,10 @@ fn a_c_program_with_threads() {
          pthread_join(t, 0); printf(\"%d\\n\", n); return 0; }\n",
     );
     let script = "gcc -O1 -Wall -pthread main.c -o main && ./main";
-    let run = workspace
-        .jail()
-        .writable()
-        .run_program(&["sh", "-c", script]);
-    assert_eq!(run.outcome(), "42");
+    for jail in with_and_without_explanation(|| workspace.jail().writable()) {
+        let run = jail.run_program(&["sh", "-c", script]);
+        assert_eq!(run.outcome(), "42");
+    }
 }
 
 #[test]
@@ -116,14 +128,16 @@ fn cargo_build_offline() {
         "PATH={}/bin:/usr/local/bin:/usr/bin:/bin",
         path_str(&sysroot)
     );
-    let script = "cargo build --offline --quiet && ./target/debug/small && cargo test --offline -q";
-    let run = workspace
-        .jail()
-        .writable()
-        .flag("--ro-file", &sysroot)
-        .flag("--env", path)
-        .run_program(&["sh", "-c", script]);
-    assert_eq!(run.outcome().lines().next(), Some("42"), "{run:#?}");
+    let script = "rm -rf target && cargo build --offline --quiet && ./target/debug/small && \
+        cargo test --offline -q";
+    let jail = || {
+        let jail = workspace.jail().writable();
+        jail.flag("--ro-file", &sysroot).flag("--env", &path)
+    };
+    for jail in with_and_without_explanation(jail) {
+        let run = jail.run_program(&["sh", "-c", script]);
+        assert_eq!(run.outcome().lines().next(), Some("42"), "{run:#?}");
+    }
     // No TMPDIR or home of the host is needed, and the build is the host's to keep.
     assert!(workspace.clone_dir().join("target/debug/small").exists());
 }

@@ -100,6 +100,7 @@ impl<'t> Case<'t> {
             no_tty: false,
             timeout: None,
             grace: None,
+            explain_denials: false,
             // Nothing is waited for then.
             plan: Some(PlanFormat::Text),
             json_errors: false,

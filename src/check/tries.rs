@@ -13,7 +13,7 @@ use crate::confine;
 use crate::confine::{landlock, limits, seccomp};
 use crate::mount::{root::Root, tree};
 use crate::ns::{diagnose, init, net};
-use crate::plan::command::{Grant, Landlock, LandlockMode, LandlockRule};
+use crate::plan::command::{Grant, Landlock, LandlockMode, LandlockRule, OnDenial};
 use crate::plan::step::{Bind, Identity, Plan, Route, Tmpfs};
 use crate::plan::{self, NAMESPACES};
 use crate::policy;
@@ -154,7 +154,7 @@ pub(super) fn confinement() -> Found {
     }));
     found.extend(of(Primitive::Seccomp, &|| {
         confine::no_new_privs()?;
-        seccomp::install(&plan::filter(false)).map(|()| "installed".to_owned())
+        seccomp::install(&plan::filter(false, OnDenial::Answer)).map(|_| "installed".to_owned())
     }));
     found.extend(in_child(Primitive::Seccomp, |report| {
         if let Err(refusal) = confine::confine_init() {

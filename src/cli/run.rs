@@ -110,6 +110,9 @@ pub struct Run {
     /// [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = LIFE)]
     pub grace: Option<String>,
+    /// Say at the end which system calls were denied, to which program, and why
+    #[arg(long, help_heading = LIFE)]
+    pub explain_denials: bool,
 
     /// Print every step in order and exit; nothing is run, made or mounted
     #[arg(long, value_name = "FORMAT", value_enum, num_args = 0..=1,

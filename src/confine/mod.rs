@@ -21,6 +21,7 @@ use crate::plan::command::{Confine, Exec};
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
 use crate::sys;
+use crate::sys::notify::Listener;
 
 /// The proof that this process is in its final state.
 #[derive(Debug)]
@@ -37,12 +38,16 @@ impl Confined {
 }
 
 /// Confines the calling process for good. It must have one thread, be in its
-/// working directory, and have dropped its capabilities.
+/// working directory, and have dropped its capabilities. `hand_over` is given the
+/// filter's listener, where the plan has one: the calls that are tried last wait for it.
 ///
 /// # Errors
 /// The reason is the step's: `limits`, `setup`, `landlock`, `seccomp`,
 /// `selfcheck`. The process is then half confined and must exit.
-pub fn apply(confine: &Confine) -> Result<Confined, Refusal> {
+pub fn apply(
+    confine: &Confine,
+    hand_over: impl FnOnce(Listener) -> Result<(), Refusal>,
+) -> Result<Confined, Refusal> {
     // 1. The mode of what the command makes.
     umask(Mode::from_bits_truncate(confine.umask));
     // 2. Limits, while nothing keeps RLIMIT_CORE from being set.
@@ -57,7 +62,9 @@ pub fn apply(confine: &Confine) -> Result<Confined, Refusal> {
     }
     // 6. Calls.
     if stands(Mechanism::FilterOfCommand) {
-        seccomp::install(&confine.seccomp)?;
+        seccomp::install(&confine.seccomp)?
+            .map(hand_over)
+            .transpose()?;
     }
     // 7. Try what must now fail.
     self_check::run(&confine.self_check)?;

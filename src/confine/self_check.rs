@@ -25,6 +25,15 @@ pub fn run(checks: &[Check]) -> Result<(), Refusal> {
     checks.iter().try_for_each(check)
 }
 
+/// The calls that the filter denies meanwhile, by their numbers, in order.
+pub fn denied(checks: &[Check]) -> impl Iterator<Item = libc::c_long> {
+    checks.iter().filter_map(|check| match check {
+        Check::Socket { .. } => Some(libc::SYS_socket),
+        Check::UserNamespace => Some(libc::SYS_unshare),
+        Check::NoPrivileges | Check::Canary { .. } | Check::ReadOnly { .. } => None,
+    })
+}
+
 fn check(check: &Check) -> Result<(), Refusal> {
     match check {
         Check::NoPrivileges => no_privileges(),

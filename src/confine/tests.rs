@@ -14,8 +14,9 @@ use nix::sys::resource::{Resource, getrlimit};
 
 use super::*;
 use crate::plan::command::{
-    self, Check, Grant, Landlock, LandlockMode, LandlockRule, Limit, Seccomp,
+    self, Check, Grant, Landlock, LandlockMode, LandlockRule, Limit, OnDenial, Seccomp,
 };
+use crate::sys::notify;
 
 fn in_thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     thread::spawn(f).join().unwrap()
@@ -173,9 +174,14 @@ fn a_granted_path_that_is_not_there_is_refused() {
 fn seccomp() -> Seccomp {
     Seccomp {
         allow_ptrace: false,
-        rules: seccomp::rule_count(false),
+        on_denial: OnDenial::Answer,
+        rules: seccomp::rule_count(false, OnDenial::Answer),
         ceiling: seccomp::CEILING,
     }
+}
+
+fn not_asked(_: Listener) -> Result<(), Refusal> {
+    panic!("a listener that nobody asked for")
 }
 
 const VSOCK: Check = Check::Socket {
@@ -218,6 +224,36 @@ fn the_kernel_answers_as_the_table_says() {
         self_check::run(&[Check::UserNamespace, VSOCK]).unwrap();
         assert!(sys::socket::open(libc::AF_NETLINK, libc::SOCK_RAW).is_ok());
         assert!(Command::new("/bin/true").status().unwrap().success());
+    });
+}
+
+/// A filter that asks and whose listener is closed: as when the supervisor dies, before
+/// the jail does.
+#[test]
+fn when_nobody_listens_any_more_nobody_else_can() {
+    let number = libc::SYS_vhangup;
+    // Control: the kernel lets another listen then, who is heard before the older filter.
+    let reaches = in_thread(move || {
+        prctl::set_no_new_privs().unwrap();
+        drop(notify::listen(&[number]).unwrap());
+        notify::listen(&[number]).is_ok()
+    });
+    assert!(reaches, "vacuous: a closed listener is in the way");
+
+    let plan = Seccomp {
+        on_denial: OnDenial::Ask,
+        rules: seccomp::rule_count(false, OnDenial::Ask),
+        ..seccomp()
+    };
+    in_thread(move || {
+        prctl::set_no_new_privs().unwrap();
+        let listener = seccomp::install(&plan).unwrap().unwrap();
+        assert_eq!(notify::listen(&[number]).unwrap_err(), Errno::EBUSY);
+        drop(listener);
+        assert_eq!(notify::listen(&[number]).unwrap_err(), Errno::EBUSY);
+        // Denied nevertheless.
+        let alg = sys::socket::open(libc::AF_ALG, libc::SOCK_SEQPACKET);
+        assert_eq!(alg.unwrap_err(), Errno::ENOSYS);
     });
 }
 
@@ -301,7 +337,7 @@ fn all_steps_together_end_in_a_token() {
         self_check: vec![Check::UserNamespace, VSOCK, Check::Canary { path: canary }],
     };
     in_thread(move || {
-        apply(&confine).unwrap();
+        apply(&confine, not_asked).unwrap();
         assert!(prctl::get_no_new_privs().unwrap());
         fs::write(granted.join("file"), "").unwrap();
         let made = fs::metadata(granted.join("file")).unwrap();
@@ -325,7 +361,7 @@ fn no_token_without_the_self_check() {
             number: libc::AF_UNIX,
         }],
     };
-    let refusal = in_thread(move || apply(&confine).unwrap_err());
+    let refusal = in_thread(move || apply(&confine, not_asked).unwrap_err());
     assert_eq!(refusal.reason, Reason::Selfcheck);
     assert_eq!(
         refusal.subject,

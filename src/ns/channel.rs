@@ -33,6 +33,9 @@ pub enum FromJail {
     /// The jail stands, and the command's process confines itself; pid 1 waits
     /// for [`ToJail::Go`].
     Ready,
+    /// The listener of the command's filter comes along, whose process waits for its
+    /// answers from here on and doesn't keep it.
+    Asking,
     /// The command's process is confined, and its next call is execve(2).
     Executing,
     /// A signal has stopped the command; it goes on when it gets SIGCONT.
@@ -57,6 +60,7 @@ impl Message for FromJail {
         match self {
             FromJail::Terminal => 1,
             FromJail::Listening => 2,
+            FromJail::Asking => 1,
             _ => 0,
         }
     }
@@ -200,6 +204,9 @@ mod tests {
             (FromJail::Listening, &[fd, fd], true),
             (FromJail::Listening, &[fd, fd, fd], false),
             (FromJail::Listening, &[fd; 253], false),
+            (FromJail::Asking, &[fd], true),
+            (FromJail::Asking, &[fd, fd], false),
+            (FromJail::Asking, &[], false),
         ] {
             theirs.send_with(&message, handed).unwrap();
             let answer = ours.try_receive::<FromJail>();

@@ -29,7 +29,7 @@ use crate::sys::signal::set_all_default;
 
 use super::channel::{Channel, FromJail, ToJail};
 use super::stdio::{self, Stdio};
-use super::{diagnose, listeners, net, reap, terminal};
+use super::{asking, diagnose, listeners, net, reap, terminal};
 
 /// What the fork hands to pid 1 beside the plan.
 pub struct Inherited {
@@ -289,7 +289,8 @@ fn become_the_command(
                 .path(&plan.exec.cwd)
                 .errno(errno)
         })?;
-        let confined = confine::apply(&plan.confine)?;
+        let ask = |listener| asking::hand_over(&inherited.channel, listener);
+        let confined = confine::apply(&plan.confine, ask)?;
         if stands(Mechanism::StartGate) {
             wait_for(gate)?;
         }

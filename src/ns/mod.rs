@@ -1,7 +1,8 @@
 //! Into the namespaces: the fork and its maps, pid 1, `lo`, the broker's listeners,
-//! descriptors 0 to 2, the jail's terminal, and the socketpair between the supervisor and
+//! descriptors 0 to 2, the jail's terminal, the filter's listener, and the socketpair between the supervisor and
 //! the jail.
 
+pub mod asking;
 pub mod channel;
 pub mod diagnose;
 pub mod enter;

@@ -100,10 +100,23 @@ pub enum Grant {
 pub struct Seccomp {
     /// Tracing of the jail's own processes is allowed (`--allow-ptrace`).
     pub allow_ptrace: bool,
+    /// Who answers a call that a rule denies.
+    pub on_denial: OnDenial,
     /// How many rules the table has then.
     pub rules: usize,
     /// The highest syscall number that isn't ENOSYS.
     pub ceiling: u32,
+}
+
+/// Who answers a call that a rule of the filter denies. The answer is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnDenial {
+    /// The filter itself (seccomp(2), `SECCOMP_RET_ERRNO`).
+    Answer,
+    /// The supervisor, which the filter asks (`SECCOMP_RET_USER_NOTIF`) and which counts
+    /// what it denies (`--explain-denials`).
+    Ask,
 }
 
 /// Something that must fail in the final state, with the errno that proves why.

@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::path::PathBuf;
 
-use super::command::{EnvValue, EnvVar, LandlockMode};
+use super::command::{EnvValue, EnvVar, LandlockMode, OnDenial};
 use super::step::{Identity, Ids, Inode, Plan, Route, Times};
 use crate::broker::provider::Provider;
 use crate::broker::upstream::{proxy::Proxy, url::Upstream};
@@ -87,6 +87,7 @@ fn policy() -> Policy {
         landlock: LandlockMode::Required,
         allow_ptrace: false,
         warnings: Vec::new(),
+        on_denial: OnDenial::Answer,
     }
 }
 
@@ -146,6 +147,7 @@ fn root_plan() -> Plan {
         grace_ms: 1500,
     };
     policy.allow_ptrace = true;
+    policy.on_denial = OnDenial::Ask;
     let identity = Identity {
         route: Route::Root,
         host: Ids {

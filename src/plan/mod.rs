@@ -19,7 +19,8 @@ use crate::host::Host;
 use crate::policy::{BrokerPolicy, CloneMode, OutDir, Policy};
 
 use command::{
-    Check, Confine, EnvValue, EnvVar, Exec, Grant, Landlock, LandlockRule, Limit, Resource, Seccomp,
+    Check, Confine, EnvValue, EnvVar, Exec, Grant, Landlock, LandlockRule, Limit, OnDenial,
+    Resource, Seccomp,
 };
 use step::{Identity, MakeDir, Plan, Route};
 
@@ -82,7 +83,7 @@ pub fn make(policy: &Policy, host: &Host, identity: Identity) -> Plan {
                     landlock_rules(host, &granted, with_socket)
                 },
             },
-            seccomp: filter(policy.allow_ptrace),
+            seccomp: filter(policy.allow_ptrace, policy.on_denial),
             self_check: self_check(policy, abi),
         },
         exec: Exec {
@@ -177,10 +178,11 @@ pub(crate) fn limits() -> Vec<Limit> {
 }
 
 /// The command's filter.
-pub(crate) fn filter(allow_ptrace: bool) -> Seccomp {
+pub(crate) fn filter(allow_ptrace: bool, on_denial: OnDenial) -> Seccomp {
     Seccomp {
         allow_ptrace,
-        rules: seccomp::rule_count(allow_ptrace),
+        on_denial,
+        rules: seccomp::rule_count(allow_ptrace, on_denial),
         ceiling: seccomp::CEILING,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::command::Check;
+use super::command::{Check, OnDenial};
 use super::step::{Access, Bind, Broker, Build, Kind, Plan, Tmpfs};
 use crate::policy::times;
 use crate::refusal::{Reason, Refusal, shown};
@@ -146,6 +146,9 @@ impl Plan {
                 ""
             },
         ))?;
+        if confine.seccomp.on_denial == OnDenial::Ask {
+            lines.line("hand the filter's listener to the supervisor, which answers with the rules' errnos")?;
+        }
         for check in &confine.self_check {
             lines.line(&check.to_string())?;
         }

@@ -24,6 +24,7 @@ use super::{
 use crate::cli;
 use crate::host::Host;
 use crate::mountinfo::{self, Mount};
+use crate::plan::command::OnDenial;
 use crate::plan::step::Route;
 use crate::refusal::{Reason, Refusal};
 
@@ -134,6 +135,11 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
         landlock,
         allow_ptrace: run.allow_ptrace,
         warnings,
+        on_denial: if run.explain_denials {
+            OnDenial::Ask
+        } else {
+            OnDenial::Answer
+        },
     };
     Ok((policy, given.held, supplies))
 }

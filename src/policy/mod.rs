@@ -32,7 +32,7 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use crate::plan::command::{EnvVar, LandlockMode};
+use crate::plan::command::{EnvVar, LandlockMode, OnDenial};
 use crate::plan::step::{Ids, Inode, Times};
 
 /// A run that may be planned. Pure data: what is held open is in [`Held`].
@@ -74,6 +74,8 @@ pub struct Policy {
     pub allow_ptrace: bool,
     /// What the caller should know before the command starts, a line each.
     pub warnings: Vec<String>,
+    /// Who answers the calls that the filter denies.
+    pub on_denial: OnDenial,
 }
 
 /// The repository of a linked worktree, which knows it: both are read-only.

@@ -10,6 +10,7 @@ use crate::policy::times;
 use crate::refusal::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_TIMED_OUT, Reason, Refusal};
 use crate::say;
 
+use super::Denials;
 use super::signal_name;
 
 /// How far the jail is.
@@ -84,6 +85,8 @@ pub struct Ending {
     pub code: u8,
     /// Why.
     pub cause: Cause,
+    /// What the filter denied, with `--explain-denials`.
+    pub denials: Option<Denials>,
 }
 
 /// What ended a run.
@@ -144,6 +147,7 @@ impl End {
             End::Said(FromJail::Exited(code)) => Ending {
                 code: u8::try_from(code & 0xff).unwrap_or(u8::MAX),
                 cause: Cause::Exited { code },
+                denials: None,
             },
             End::Said(FromJail::Killed(signal)) => killed_by(signal, Cause::Killed { signal }),
             End::Signal(Phase::Released | Phase::Running, signal) => {
@@ -207,6 +211,7 @@ impl Forced {
                 return Ending {
                     code: EXIT_TIMED_OUT,
                     cause: Cause::TimedOut { limit_ms },
+                    denials: None,
                 };
             }
             Forced::Late(grace_ms) => {
@@ -240,6 +245,7 @@ fn not_executed(program: String, errno: Errno) -> Ending {
             program,
             errno: format!("{errno:?}"),
         },
+        denials: None,
     }
 }
 
@@ -247,5 +253,6 @@ fn killed_by(signal: i32, cause: Cause) -> Ending {
     Ending {
         code: u8::try_from(128 + signal).unwrap_or(u8::MAX),
         cause,
+        denials: None,
     }
 }

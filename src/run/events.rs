@@ -27,6 +27,7 @@ use crate::sys::watch::watch;
 
 use super::Jail;
 use super::clock::{Clock, Due};
+use super::denials::Explainer;
 use super::door::Door;
 use super::end::{End, Ending, Phase};
 use super::pump::Input;
@@ -45,6 +46,8 @@ pub(super) struct Supervised<'run> {
     pub(super) times: Times,
     /// The broker's part, and what the command gets.
     pub(super) door: Option<(Door, &'run Exec)>,
+    /// Who answers what the command's filter asks, if it does.
+    pub(super) explainer: Explainer<'run>,
 }
 
 /// Something that has happened.
@@ -71,6 +74,8 @@ pub(super) enum Event {
     Settled,
     /// This job may read the terminal now.
     Foreground,
+    /// A call that the filter asks about can't be answered.
+    Unanswered(Refusal),
 }
 
 /// Waits for the end of the run and says how it came.
@@ -90,18 +95,27 @@ pub(super) fn supervise(supervised: Supervised) -> Result<Ending, Refusal> {
         terminal,
         times,
         door,
+        mut explainer,
     } = supervised;
     runtime.block_on(async {
         let watched = Watched::new(&jail, channel, signals, caller)?;
         let (outputs, input) = relay::start(pumps, terminal.as_ref())?;
         let clock = Clock::new(times);
         let mut supervisor = Supervisor::new(jail, channel, signals, terminal, clock, outputs);
-        let end = until_the_end(&mut supervisor, &watched, input, door).await;
+        let end = until_the_end(&mut supervisor, &watched, input, door, &mut explainer).await;
         supervisor.leave();
-        match end {
-            Err(lost) if supervisor.phase >= Phase::Released => End::Lost(lost).ending(),
-            end => end?.ending(),
+        let end = match end {
+            Err(lost) if supervisor.phase >= Phase::Released => End::Lost(lost),
+            end => end?,
+        };
+        let denials = explainer
+            .denials()
+            .filter(|_| supervisor.phase == Phase::Running);
+        if let Some(denials) = &denials {
+            denials.say();
         }
+        let ending = end.ending()?;
+        Ok(Ending { denials, ..ending })
     })
 }
 
@@ -111,6 +125,7 @@ async fn until_the_end(
     watched: &Watched<'_>,
     mut input: Option<Input>,
     door: Option<(Door, &Exec)>,
+    explainer: &mut Explainer<'_>,
 ) -> Result<End, Refusal> {
     let (tell_line, line) = oneshot::channel();
     let wants_line = door.as_ref().is_some_and(|(door, _)| door.wants_line());
@@ -123,15 +138,18 @@ async fn until_the_end(
         terminal: supervisor.terminal_arrives(),
     };
     let listeners = supervisor.listeners_arrive();
+    let listener = supervisor.listener_arrives();
     let opening = open(door, supervisor.jail.peers, line, listeners);
     let end = {
         let mut opening = pin!(opening);
         let mut feeding = pin!(relay::feed(input.as_mut(), awaited));
+        let mut explaining = pin!(explainer.serve(listener));
         loop {
             if let Some(end) = supervisor.is_over() {
                 break end;
             }
-            let event = next(supervisor, watched, opening.as_mut(), feeding.as_mut()).await?;
+            let tasks = (opening.as_mut(), feeding.as_mut(), explaining.as_mut());
+            let event = next(supervisor, watched, tasks).await?;
             if let Some(end) = supervisor.handle(event)? {
                 break end;
             }
@@ -148,8 +166,11 @@ async fn until_the_end(
 async fn next(
     supervisor: &mut Supervisor<'_>,
     watched: &Watched<'_>,
-    opening: Pin<&mut impl Future<Output = Result<Service, Refusal>>>,
-    feeding: Pin<&mut impl Future<Output = bool>>,
+    (opening, feeding, explaining): (
+        Pin<&mut impl Future<Output = Result<Service, Refusal>>>,
+        Pin<&mut impl Future<Output = bool>>,
+        Pin<&mut impl Future<Output = Refusal>>,
+    ),
 ) -> Result<Event, Refusal> {
     let hears = supervisor.hears();
     let Supervisor {
@@ -186,6 +207,7 @@ async fn next(
         is_short = outputs.next() => Event::Moved(is_short),
         () = settled(terminal), if *is_settling => Event::Settled,
         () = brought_forward(terminal) => Event::Foreground,
+        lost = explaining => Event::Unanswered(lost),
     })
 }
 

@@ -1,11 +1,13 @@
 //! The supervisor's story, top to bottom. It has one thread, always.
 
 mod clock;
+mod denials;
 mod door;
 mod end;
 mod events;
 mod guard;
 mod made;
+mod not_executed;
 mod pump;
 mod relay;
 mod signals;
@@ -41,9 +43,11 @@ use crate::say;
 use crate::sys::process::{Forked, pidfd_open, pidfd_send_signal};
 use crate::sys::signal::is_ignored;
 
+pub use denials::{Denials, Denied, Program};
 pub use end::{Cause, Ending};
 pub use signals::TELLS_TO_END;
 
+use denials::Explainer;
 use door::Door;
 use events::Supervised;
 use made::{MadeDir, MadeLog};
@@ -132,11 +136,18 @@ pub fn run(
         terminal,
         times: plan.times,
         door,
+        explainer: Explainer::new(&plan.confine),
     })?;
     say::step(format_args!(
         "the command ended, and the jail with it: exit code {}",
         ending.code
     ));
+    if let Cause::NotExecuted { errno, .. } = &ending.cause {
+        let path = std::env::var_os("PATH");
+        if let Some(why) = not_executed::explain(plan, errno, path.as_deref()) {
+            say::note(why);
+        }
+    }
     if let Some(dir) = made {
         dir.keep();
     }

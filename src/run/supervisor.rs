@@ -11,11 +11,13 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::broker::serve::Service;
+use crate::ns::asking;
 use crate::ns::channel::{Channel, FromJail, ToJail};
 use crate::ns::listeners::Listening;
 use crate::refusal::Refusal;
 use crate::sabotage::{Mechanism, stands};
 use crate::say;
+use crate::sys::notify::Listener;
 
 use super::clock::{Clock, Due};
 use super::end::{self, End, Forced, Phase};
@@ -42,6 +44,8 @@ pub(super) struct Supervisor<'run> {
     tell_listeners: Option<oneshot::Sender<Listening>>,
     /// Who waits for the master of the jail's terminal, to write to it.
     tell_terminal: Option<oneshot::Sender<OwnedFd>>,
+    /// Who waits for the listener of the command's filter.
+    tell_listener: Option<oneshot::Sender<Listener>>,
     service: Option<Service>,
     /// Whether the broker is still being made; the command waits for it.
     pub(super) is_opening: bool,
@@ -88,6 +92,7 @@ impl<'run> Supervisor<'run> {
             phase: Phase::Building,
             tell_listeners: None,
             tell_terminal: None,
+            tell_listener: None,
             service: None,
             is_opening: false,
             is_open: true,
@@ -117,6 +122,13 @@ impl<'run> Supervisor<'run> {
         let (tell, arrives) = oneshot::channel();
         self.tell_terminal = Some(tell);
         Some(arrives)
+    }
+
+    /// Where the listener of the command's filter arrives.
+    pub(super) fn listener_arrives(&mut self) -> oneshot::Receiver<Listener> {
+        let (tell, arrives) = oneshot::channel();
+        self.tell_listener = Some(tell);
+        arrives
     }
 
     /// Keeps what is typed next off the screen.
@@ -164,6 +176,11 @@ impl<'run> Supervisor<'run> {
             Event::Moved(is_lost) => self.is_short |= is_lost,
             Event::Settled => return self.stop(),
             Event::Foreground => self.take_terminal()?,
+            Event::Unanswered(lost) => {
+                // First, so that nothing of it sees the listener closed.
+                self.jail.kill();
+                return Err(lost);
+            }
         }
         Ok(None)
     }
@@ -259,6 +276,13 @@ impl<'run> Supervisor<'run> {
                 if let Some(tell) = self.tell_listeners.take() {
                     // Refused meanwhile: the refusal is on its way here.
                     let _ = tell.send(listening);
+                }
+            }
+            FromJail::Asking => {
+                let listener = asking::taken(handed)?;
+                if let Some(tell) = self.tell_listener.take() {
+                    // Refused meanwhile, as for the door.
+                    let _ = tell.send(listener);
                 }
             }
             FromJail::Ready => {

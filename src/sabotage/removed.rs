@@ -1,13 +1,16 @@
 //! What is taken away: the names in an environment variable.
 
 use std::collections::BTreeSet;
+use std::os::fd::AsFd as _;
 use std::sync::OnceLock;
 
 use nix::sched::{CloneFlags, unshare};
+use nix::unistd::dup;
 
 use super::{ALL, Mechanism};
 use crate::confine::seccomp::{Rule, whole_table};
 use crate::say;
+use crate::sys::notify::Listener;
 
 /// Names, with commas between; `?` prints all there are.
 const VARIABLE: &str = "GROOM_NS_SABOTAGE";
@@ -60,6 +63,15 @@ pub fn leave_mounts() {
         && let Err(errno) = unshare(CloneFlags::CLONE_NEWNS)
     {
         say::note(format_args!("{VARIABLE}: unshare: {errno:?}"));
+    }
+}
+
+/// Keeps a listener for the command, across execve(2).
+pub fn keep(listener: &Listener) {
+    if !stands(Mechanism::ListenerHandedOver)
+        && let Ok(kept) = dup(listener.as_fd())
+    {
+        std::mem::forget(kept);
     }
 }
 

@@ -1,5 +1,7 @@
-//! Whether a call gets past the filters that a thread is under already, found out
-//! without making it (seccomp_unotify(2)).
+//! Filters that ask a listener, which answers in the kernel's place
+//! (seccomp_unotify(2)). An answer is an errno or success with nothing done; the kernel
+//! is never told to go on with a call. For the supervisor, which explains what was
+//! denied, and for a proof that a call gets past the filters that are there.
 
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 
@@ -10,13 +12,40 @@ use seccompiler::sock_filter;
 /// A call: its number and its arguments.
 pub type Call = (libc::c_long, [u64; 6]);
 
-/// `SECCOMP_IOCTL_NOTIF_RECV` and `SECCOMP_IOCTL_NOTIF_SEND`, linux/seccomp.h.
+/// `SECCOMP_IOCTL_NOTIF_RECV`, `SECCOMP_IOCTL_NOTIF_SEND` and
+/// `SECCOMP_IOCTL_NOTIF_ID_VALID`, linux/seccomp.h.
 const RECEIVE: libc::c_ulong = 0xc050_2100;
 const SEND: libc::c_ulong = 0xc018_2101;
+const IS_VALID: libc::c_ulong = 0x4008_2102;
+
+/// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`, linux/seccomp.h, which libc lacks.
+const WAIT_KILLABLE: libc::c_ulong = 1 << 5;
 
 /// A listener that answers in the kernel's place; close-on-exec, the caller's.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
+
+/// A call that waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// What it is answered by.
+    pub id: u64,
+    /// The thread that made it, in the listener's pid namespace; 0 if it has none there.
+    pub thread: u32,
+    /// The call; the kernel's copy, which nobody can change.
+    pub call: Call,
+}
+
+/// What a listener is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// This call waits.
+    Of(Asked),
+    /// No call waits.
+    Nothing,
+    /// No thread is left that could make one.
+    Gone,
+}
 
 /// The right to make calls of the numbers that a [`Listener`] answers. It is of the
 /// thread that the filter was installed on, and can't leave it.
@@ -33,29 +62,40 @@ pub struct Answered {
 /// # Errors
 /// `EINVAL` for more than 255 numbers, and seccomp(2)'s.
 pub fn listen(numbers: &[libc::c_long]) -> Result<(Listener, Answered), Errno> {
-    let program = program(numbers)?;
+    let listener = install(&program(numbers)?)?;
+    let answered = Answered {
+        numbers: numbers.to_vec(),
+        _of_this_thread: std::marker::PhantomData,
+    };
+    Ok((listener, answered))
+}
+
+/// Installs `program` for the calling thread, for good, and returns its listener. A call
+/// that the listener has taken waits for the answer, whatever signal comes but a deadly
+/// one (`SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`, Linux 5.19): it isn't made again, and
+/// asked about twice.
+///
+/// # Errors
+/// As for [`super::seccomp::install`]; and `EBUSY`: an older filter has a listener.
+pub fn install(program: &[sock_filter]) -> Result<Listener, Errno> {
     let program = libc::sock_fprog {
         len: libc::c_ushort::try_from(program.len()).map_err(|_| Errno::EINVAL)?,
         filter: program.as_ptr().cast_mut().cast(),
     };
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | WAIT_KILLABLE;
     // SAFETY: `program` points at `len` instructions in the kernel's layout, which
     // outlive the call and aren't written to.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
-            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            flags,
             &raw const program,
         )
     };
     let fd = RawFd::try_from(Errno::result(fd)?).map_err(|_| Errno::EBADF)?;
     // SAFETY: the kernel has just made this descriptor for us.
-    let listener = Listener(unsafe { OwnedFd::from_raw_fd(fd) });
-    let answered = Answered {
-        numbers: numbers.to_vec(),
-        _of_this_thread: std::marker::PhantomData,
-    };
-    Ok((listener, answered))
+    Ok(Listener(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 /// Loads the number, compares it with each, and asks the listener or allows.
@@ -107,21 +147,80 @@ impl Listener {
     /// Waits for a call and answers 0, as if it had been made. `ENOENT`: the caller is
     /// gone, or was interrupted.
     pub fn answer_one(&self) -> Result<(), Errno> {
-        // struct seccomp_notif: id, pid and flags, seccomp_data. The kernel wants zeros.
+        self.answer(self.receive()?.id, 0)
+    }
+
+    /// Takes a call if one waits, without waiting.
+    ///
+    /// # Errors
+    /// ioctl(2)'s, but for those of a caller that is gone meanwhile, which is nothing.
+    pub fn take(&self) -> Result<Told, Errno> {
+        loop {
+            let mut asked = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+            poll(&mut asked, PollTimeout::ZERO)?;
+            let told = asked[0].revents().unwrap_or(PollFlags::empty());
+            if !told.contains(PollFlags::POLLIN) {
+                let is_over = told.contains(PollFlags::POLLHUP);
+                return Ok(if is_over { Told::Gone } else { Told::Nothing });
+            }
+            // The kernel counts the calls that came, not those that are left, so this
+            // doesn't wait; another may be there where this one's caller is gone.
+            match self.receive() {
+                Ok(asked) => return Ok(Told::Of(asked)),
+                Err(Errno::ENOENT | Errno::EINTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Answers a call with an errno, or with success and nothing done (0).
+    ///
+    /// # Errors
+    /// ioctl(2)'s. `ENOENT`: the caller is gone.
+    pub fn answer(&self, id: u64, errno: u16) -> Result<(), Errno> {
+        self.ioctl(SEND, &mut response(id, errno))
+    }
+
+    /// Whether the caller still waits, so that what was read of its thread was its own.
+    pub fn is_waiting(&self, id: u64) -> bool {
+        self.ioctl(IS_VALID, &mut [id]).is_ok()
+    }
+
+    fn receive(&self) -> Result<Asked, Errno> {
+        // struct seccomp_notif: id, pid and flags, seccomp_data (number and architecture,
+        // instruction, arguments). The kernel wants zeros.
         let mut received = [0_u64; 10];
         self.ioctl(RECEIVE, &mut received)?;
-        // struct seccomp_notif_resp: id, val, error and flags.
-        let mut response = [received[0], 0, 0];
-        self.ioctl(SEND, &mut response)
+        let [id, thread, number, _, args @ ..] = received;
+        let low = |word: u64| u32::try_from(word & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+        Ok(Asked {
+            id,
+            thread: low(thread),
+            call: (libc::c_long::from(low(number)), args),
+        })
     }
 
     fn ioctl(&self, request: libc::c_ulong, words: &mut [u64]) -> Result<(), Errno> {
         let fd = self.as_fd().as_raw_fd();
         // SAFETY: `words` is as long as the structure that the request's number names
-        // (80 and 24 bytes), and is borrowed for the whole call.
+        // (80, 24 and 8 bytes), and is borrowed for the whole call.
         let done = unsafe { libc::ioctl(fd, request, words.as_mut_ptr()) };
         Errno::result(done).map(drop)
     }
+}
+
+impl From<OwnedFd> for Listener {
+    /// Of a listener that another process has made.
+    fn from(fd: OwnedFd) -> Self {
+        Listener(fd)
+    }
+}
+
+/// struct seccomp_notif_resp: the id, the value, and the error, negative, with the flags
+/// in the upper half, which are zero for every errno.
+fn response(id: u64, errno: u16) -> [u64; 3] {
+    let error = 0_u32.wrapping_sub(u32::from(errno));
+    [id, 0, u64::from(error)]
 }
 
 impl AsFd for Listener {
@@ -140,4 +239,21 @@ pub fn getpid_by_int80() -> i32 {
             out("r8") _, out("r9") _, out("r10") _, out("r11") _);
     }
     pid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With a flag in it, the kernel would make the call.
+    #[test]
+    fn no_answer_has_a_flag() {
+        for errno in 0..=u16::MAX {
+            let [id, value, word] = response(u64::MAX, errno);
+            assert_eq!((id, value), (u64::MAX, 0));
+            assert_eq!(word >> 32, 0, "{errno}");
+            let error = u32::try_from(word).unwrap().cast_signed();
+            assert_eq!(error, -i32::from(errno));
+        }
+    }
 }

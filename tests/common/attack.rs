@@ -98,6 +98,17 @@ pub(crate) fn assert_denied(workspace: &Workspace, jail: Jail, attacks: &[Attack
     );
 }
 
+/// The same with the calls that the filter denies explained (`--explain-denials`): who
+/// answers is another, the answer isn't.
+pub(crate) fn assert_denied_either_way(
+    workspace: &Workspace,
+    jail: impl Fn() -> Jail,
+    attacks: &[Attack],
+) {
+    assert_denied(workspace, jail(), attacks);
+    assert_denied(workspace, jail().switch("--explain-denials"), attacks);
+}
+
 fn each(attacks: &[Attack], part: fn(&Attack) -> &str) -> Vec<String> {
     let items = attacks.iter().map(|attack| part(attack).to_owned());
     std::iter::once("each".to_owned()).chain(items).collect()

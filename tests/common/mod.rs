@@ -17,7 +17,7 @@ pub(crate) mod played;
 pub(crate) mod upstream;
 pub(crate) mod workspace;
 
-pub(crate) use attack::{Attack, assert_denied};
+pub(crate) use attack::{Attack, assert_denied, assert_denied_either_way};
 pub(crate) use broker::Broker;
 pub(crate) use client::Client;
 pub(crate) use desk::Desk;

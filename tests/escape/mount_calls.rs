@@ -1,6 +1,6 @@
 //! Every way to change the mount table (CVE-2021-41133).
 
-use crate::common::{Attack, Workspace, assert_denied, path_str};
+use crate::common::{Attack, Workspace, assert_denied, assert_denied_either_way, path_str};
 
 const DENIED: &[&str] = &["EPERM"];
 const ABSENT: &[&str] = &["ENOSYS"];
@@ -58,7 +58,7 @@ fn the_attacks_themselves_fail_where_capabilities_would_let_them() {
             attack
         }
     });
-    assert_denied(&workspace, workspace.jail(), &attacks);
+    assert_denied_either_way(&workspace, || workspace.jail(), &attacks);
 }
 
 #[test]

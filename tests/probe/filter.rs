@@ -21,6 +21,8 @@ const SEND: u64 = 0xc018_2101;
 /// What a filter answers to one syscall.
 pub(crate) enum Answer {
     Errno(Errno),
+    /// A tracer decides; without one the call is ENOSYS, and not made.
+    Trace,
     /// A listener decides.
     Notify,
     /// A listener decides about these and about execve.
@@ -67,6 +69,7 @@ impl Calls {
 pub(crate) fn install(calls: &Calls, answer: &Answer) -> Result<Option<OwnedFd>, Errno> {
     let (action, flags) = match answer {
         Answer::Errno(errno) => (libc::SECCOMP_RET_ERRNO | (*errno as u32), 0),
+        Answer::Trace => (libc::SECCOMP_RET_TRACE, 0),
         Answer::Notify | Answer::NotifyWithExecve | Answer::NotifyOfAll => (
             libc::SECCOMP_RET_USER_NOTIF,
             libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
@@ -111,25 +114,36 @@ pub(crate) fn install(calls: &Calls, answer: &Answer) -> Result<Option<OwnedFd>,
 /// privilege, kernel options and arguments play no part. `ok` outside by
 /// construction; an older filter's errno goes before a listener
 /// (seccomp(2), precedence of actions).
+///
+/// Where somebody listens already there can't be a second listener (EBUSY). Then a filter
+/// takes its place that would ask a tracer, which the older listener goes before as well;
+/// nobody traces, so ENOSYS may be its own.
 pub(crate) fn reaches_kernel(name: &str, args: &[&str]) -> Outcome {
     let (give, take) = mpsc::channel();
     let (name, args) = (name.to_owned(), args.join(" "));
     let caller = std::thread::spawn(move || -> Outcome {
-        let listener = install(&Calls::parse(&name), &Answer::Notify).inspect_err(|errno| {
+        let calls = Calls::parse(&name);
+        let listener = match install(&calls, &Answer::Notify) {
+            Err(Errno::EBUSY) => install(&calls, &Answer::Trace),
+            other => other,
+        };
+        let listener = listener.inspect_err(|errno| {
             eprintln!("probe: no listener: {errno:?}");
             std::process::exit(2);
         })?;
         give.send(listener).expect("the main thread waits");
         value::syscall(&name, &args.split_whitespace().collect::<Vec<_>>())
     });
-    let listener = take.recv().expect("sent above").expect("a listener");
-    while !caller.is_finished() {
-        if readable(&listener, Duration::from_millis(5))
-            && let Ok(call) = receive(&listener)
+    let listener = take.recv().expect("sent above");
+    while let Some(listener) = &listener
+        && !caller.is_finished()
+    {
+        if readable(listener, Duration::from_millis(5))
+            && let Ok(call) = receive(listener)
         {
             // A clone that is answered 0 thinks it is the child: 0 is the
             // same as success for every other syscall.
-            answer(&listener, &call, None)?;
+            answer(listener, &call, None)?;
         }
     }
     caller.join().expect("no panic").map(|_| String::new())

@@ -56,6 +56,10 @@ fn verb(args: &[&str]) -> Outcome {
         // Several in one process, or a child for each; an outcome a line.
         ["seq", items @ ..] => Ok(many(items, |words| shown(&verb(words)))),
         ["each", items @ ..] => Ok(many(items, |words| raw::in_child(|| verb(words)))),
+        ["again-and-again", rest @ ..] => loop {
+            // Of no interest but that it goes on.
+            let _ = verb(rest);
+        },
         ["in-userns", rest @ ..] => {
             world::own_userns()?;
             verb(rest)

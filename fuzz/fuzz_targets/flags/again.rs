@@ -66,6 +66,7 @@ pub fn words(command: &Command) -> Option<Vec<OsString>> {
             line.switch("--no-tty", run.no_tty);
             line.flag("--timeout", run.timeout.as_ref());
             line.flag("--grace", run.grace.as_ref());
+            line.switch("--explain-denials", run.explain_denials);
             line.flag("--plan", run.plan.as_ref().map(name));
             line.switch("--json-errors", run.json_errors);
             line.switch("--quiet", run.quiet);

@@ -11,7 +11,7 @@ use groom_ns::broker::upstream::url::Upstream;
 use groom_ns::cli::{self, PlanFormat};
 use groom_ns::host::{Host, Masks};
 use groom_ns::plan;
-use groom_ns::plan::command::{EnvValue, LandlockMode};
+use groom_ns::plan::command::{EnvValue, LandlockMode, OnDenial};
 use groom_ns::plan::step::{Identity, Ids, Plan, Route};
 use groom_ns::policy::{self, CloneMode, Kept};
 
@@ -184,6 +184,8 @@ fn planned(run: &cli::Run, plan: &Plan, wanted: &BTreeMap<String, Vec<u8>>) {
     let strict = plan.confine.landlock.mode == LandlockMode::Required;
     assert_eq!(strict, run.landlock == cli::Landlock::Required);
     assert_eq!(plan.confine.seccomp.allow_ptrace, run.allow_ptrace);
+    let is_asked = plan.confine.seccomp.on_denial == OnDenial::Ask;
+    assert_eq!(is_asked, run.explain_denials);
     let routes = plan
         .broker
         .as_ref()

@@ -13,6 +13,7 @@ use seccompiler::{
 
 use super::rule::{Answer, Rule, Test};
 use super::table::CEILING;
+use crate::plan::command::OnDenial;
 use crate::sabotage::{Mechanism, stands};
 
 /// What seccompiler is told to answer where no rule of an answer matches; each
@@ -44,11 +45,13 @@ const BLOCK: u32 = 32;
 
 /// The program for `rules`: a foreign architecture kills the process, a number
 /// above the ceiling is ENOSYS, then block by block the answers in their order,
-/// then allow.
+/// then allow. With [`OnDenial::Ask`] the blocks ask the listener where they would
+/// answer; what is above the ceiling is probed for by libc and answered here, and so is
+/// who would listen beside us.
 ///
 /// # Errors
 /// The table has a rule that seccompiler refuses: a bug, and no program.
-pub(super) fn program(rules: &[&Rule]) -> Result<BpfProgram, BackendError> {
+pub(super) fn program(rules: &[&Rule], on_denial: OnDenial) -> Result<BpfProgram, BackendError> {
     let mut program = prologue();
     for first in (0..=CEILING).step_by(BLOCK as usize) {
         let numbers = c_long::from(first)..=c_long::from(first + BLOCK - 1);
@@ -57,12 +60,30 @@ pub(super) fn program(rules: &[&Rule]) -> Result<BpfProgram, BackendError> {
             append(&mut block, conditional(rules, answer, &numbers)?);
         }
         block.push(answer_with(&SeccompAction::Allow));
+        if on_denial == OnDenial::Ask {
+            ask(&mut block);
+        }
         program.push(instruction(IF_GREATER, 0, 1, first + BLOCK - 1));
         program.push(instruction(JUMP, 0, 0, distance(0, block.len() + 1)));
         program.append(&mut block);
     }
     program.push(answer_with(&SeccompAction::Allow));
     Ok(program)
+}
+
+/// Puts the listener's answer in the place of each errno but one. One for one, so that
+/// jumps stay right. The kernel hears an errno first, and the newest of several
+/// listeners (seccomp(2), SECCOMP_RET_USER_NOTIF).
+fn ask(block: &mut [sock_filter]) {
+    let answers = Answer::ALL
+        .iter()
+        .filter(|answer| **answer != Answer::Ebusy);
+    let answers: Vec<_> = answers
+        .map(|answer| answer_with(&SeccompAction::Errno(answer.errno())))
+        .collect();
+    for step in block.iter_mut().filter(|step| answers.contains(step)) {
+        *step = instruction(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF);
+    }
 }
 
 fn prologue() -> BpfProgram {

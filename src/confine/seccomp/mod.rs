@@ -3,7 +3,10 @@
 
 #[cfg(test)]
 mod argument_tests;
+#[cfg(test)]
+mod asking_tests;
 mod compile;
+mod decide;
 mod init;
 #[cfg(test)]
 mod interpreter;
@@ -13,21 +16,26 @@ mod table;
 mod tests;
 
 use nix::errno::Errno;
-use seccompiler::{BackendError, BpfProgram};
+use seccompiler::{BackendError, BpfProgram, sock_filter};
 
 pub use rule::{Answer, Call, Rule, Test};
 pub use table::CEILING;
 
-use crate::plan::command::Seccomp;
+use crate::plan::command::{OnDenial, Seccomp};
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::rule_stands;
 use crate::sys;
+use crate::sys::notify::Listener;
 
 /// The rules that apply, in the table's order.
-pub fn rules(allow_ptrace: bool) -> impl Iterator<Item = &'static Rule> {
+pub fn rules(
+    allow_ptrace: bool,
+    on_denial: OnDenial,
+) -> impl Iterator<Item = &'static Rule> + Clone {
     table::RULES
         .iter()
         .filter(move |rule| !(rule.tracing && allow_ptrace))
+        .filter(move |rule| !rule.explaining || on_denial == OnDenial::Ask)
         .filter(|rule| rule_stands(rule))
 }
 
@@ -38,25 +46,40 @@ pub(crate) const fn whole_table() -> &'static [Rule] {
 }
 
 /// How many pairs of call and condition the filter decides on.
-pub fn rule_count(allow_ptrace: bool) -> usize {
-    rules(allow_ptrace).map(Rule::count).sum()
+pub fn rule_count(allow_ptrace: bool, on_denial: OnDenial) -> usize {
+    rules(allow_ptrace, on_denial).map(Rule::count).sum()
+}
+
+/// The rule that decides on a call, and the call by its name: what the filter of this
+/// plan goes by, for whoever it asks. None if it allows the call.
+pub fn deciding(
+    plan: &Seccomp,
+    number: libc::c_long,
+    args: &[u64; 6],
+) -> Option<(&'static Rule, &'static Call)> {
+    decide::decide(rules(plan.allow_ptrace, plan.on_denial), number, args)
 }
 
 /// Installs the command's filter. no_new_privs must be set, and the process
-/// must have one thread.
+/// must have one thread. Where the supervisor is to be asked, the listener is returned:
+/// until it has it, a call that is denied waits.
 ///
 /// # Errors
 /// `Reason::Seccomp`: the kernel refuses the filter, or the plan was made for
 /// another table than this one.
-pub fn install(plan: &Seccomp) -> Result<(), Refusal> {
+pub fn install(plan: &Seccomp) -> Result<Option<Listener>, Refusal> {
     let step = "install the command's filter";
-    if plan.ceiling != CEILING || plan.rules != rule_count(plan.allow_ptrace) {
+    if plan.ceiling != CEILING || plan.rules != rule_count(plan.allow_ptrace, plan.on_denial) {
         return Err(Refusal::new(Reason::Seccomp, step)
             .about("the plan's rules are not this program's")
             .remedy(BUG));
     }
-    let rules: Vec<_> = rules(plan.allow_ptrace).collect();
-    load(step, compile::program(&rules))
+    let rules: Vec<_> = rules(plan.allow_ptrace, plan.on_denial).collect();
+    let program = compile::program(&rules, plan.on_denial);
+    match plan.on_denial {
+        OnDenial::Answer => load(step, program, sys::seccomp::install).map(|()| None),
+        OnDenial::Ask => load(step, program, sys::notify::install).map(Some),
+    }
 }
 
 /// Installs pid 1's filter, under the same conditions.
@@ -64,18 +87,30 @@ pub fn install(plan: &Seccomp) -> Result<(), Refusal> {
 /// # Errors
 /// `Reason::Seccomp`: the kernel refuses the filter.
 pub fn install_for_init() -> Result<(), Refusal> {
-    load("install pid 1's filter", init::program())
+    load(
+        "install pid 1's filter",
+        init::program(),
+        sys::seccomp::install,
+    )
 }
 
 const BUG: &str = "this is a bug in groom-ns, please report it";
 
-fn load(step: &'static str, program: Result<BpfProgram, BackendError>) -> Result<(), Refusal> {
+fn load<T>(
+    step: &'static str,
+    program: Result<BpfProgram, BackendError>,
+    install: impl FnOnce(&[sock_filter]) -> Result<T, Errno>,
+) -> Result<T, Refusal> {
     let refusal = || Refusal::new(Reason::Seccomp, step);
     let program = program.map_err(|error| refusal().about(error.to_string()).remedy(BUG))?;
-    sys::seccomp::install(&program).map_err(|errno| {
+    install(&program).map_err(|errno| {
         let remedy = match errno {
             Errno::ENOSYS => "the kernel needs CONFIG_SECCOMP_FILTER",
             Errno::EPERM => "an outer sandbox denies seccomp(2): allow it there",
+            Errno::EBUSY => {
+                "an outer sandbox listens for denied calls itself, and the kernel allows one \
+                 listener: leave --explain-denials out"
+            }
             _ => BUG,
         };
         refusal()

@@ -17,16 +17,19 @@ pub enum Answer {
     Eprotonosupport,
     /// Success, with nothing done.
     Zero,
+    /// As where somebody listens already.
+    Ebusy,
 }
 
 impl Answer {
     /// In the order in which the filter asks: the first that matches decides.
-    pub const ALL: [Answer; 5] = [
+    pub const ALL: [Answer; 6] = [
         Answer::Enosys,
         Answer::Eperm,
         Answer::Eafnosupport,
         Answer::Eprotonosupport,
         Answer::Zero,
+        Answer::Ebusy,
     ];
 
     /// The errno, positive.
@@ -37,6 +40,7 @@ impl Answer {
             Answer::Eafnosupport => libc::EAFNOSUPPORT,
             Answer::Eprotonosupport => libc::EPROTONOSUPPORT,
             Answer::Zero => 0,
+            Answer::Ebusy => libc::EBUSY,
         };
         errno.unsigned_abs()
     }
@@ -49,6 +53,7 @@ impl Answer {
             Answer::Eafnosupport => "EAFNOSUPPORT",
             Answer::Eprotonosupport => "EPROTONOSUPPORT",
             Answer::Zero => "0",
+            Answer::Ebusy => "EBUSY",
         }
     }
 }
@@ -64,6 +69,20 @@ pub enum Test {
     Bits(u8, u32, u32),
     /// It is a pointer, and not null.
     NotNull(u8),
+}
+
+impl Test {
+    /// Whether a call with these arguments passes it.
+    pub(super) fn holds(self, args: &[u64; 6]) -> bool {
+        let whole = |index: u8| args.get(usize::from(index)).copied().unwrap_or_default();
+        let low = |index| whole(index) & u64::from(u32::MAX);
+        match self {
+            Test::Is(index, value) => low(index) == u64::from(value),
+            Test::Not(index, value) => low(index) != u64::from(value),
+            Test::Bits(index, mask, value) => low(index) & u64::from(mask) == u64::from(value),
+            Test::NotNull(index) => whole(index) != 0,
+        }
+    }
 }
 
 /// A system call by name and number.
@@ -97,12 +116,19 @@ pub struct Rule {
     pub why: &'static str,
     /// `--allow-ptrace` lifts it.
     pub tracing: bool,
+    /// It is there with `--explain-denials` alone.
+    pub explaining: bool,
 }
 
 impl Rule {
     /// How many calls it decides on.
     pub fn count(&self) -> usize {
         self.calls.len()
+    }
+
+    /// The flag that lifts it, if there is one.
+    pub fn remedy(&self) -> Option<&'static str> {
+        self.tracing.then_some("--allow-ptrace")
     }
 }
 
@@ -147,6 +173,7 @@ pub(super) const fn when(
         answer,
         why,
         tracing: false,
+        explaining: false,
     }
 }
 
@@ -154,6 +181,14 @@ pub(super) const fn when(
 pub(super) const fn unless_traced(rule: Rule) -> Rule {
     Rule {
         tracing: true,
+        ..rule
+    }
+}
+
+/// The same rule, but for a filter that the supervisor is asked by.
+pub(super) const fn where_explained(rule: Rule) -> Rule {
+    Rule {
+        explaining: true,
         ..rule
     }
 }

@@ -10,9 +10,9 @@
 //! Calls that no kernel since 5.19 has (nfsservctl, _sysctl, create_module and
 //! the like) aren't listed: the kernel itself answers ENOSYS.
 
-use super::rule::Answer::{Eafnosupport, Enosys, Eperm, Eprotonosupport, Zero};
+use super::rule::Answer::{Eafnosupport, Ebusy, Enosys, Eperm, Eprotonosupport, Zero};
 use super::rule::Test::{Bits, Is, Not, NotNull};
-use super::rule::{Call, Rule, always, calls, unless_traced, when};
+use super::rule::{Call, Rule, always, calls, unless_traced, when, where_explained};
 
 /// The highest syscall number that isn't answered ENOSYS: removexattrat(2),
 /// Linux 6.13. A newer call is unknown to this table, so it is no call at all;
@@ -71,6 +71,10 @@ const F_SETLEASE: u32 = libc::F_SETLEASE.cast_unsigned();
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541C;
 const TIOCSETD: u32 = 0x5423;
+
+/// `SECCOMP_FILTER_FLAG_NEW_LISTENER`, linux/seccomp.h; the kernel takes the flags as
+/// an `unsigned int`.
+const NEW_LISTENER: u32 = 1 << 3;
 
 const WHY_SUID: &str = "a set-user-id file left in the clone would run as its owner on the host; \
      the price: `git init --shared`, `tar -p` and `install -m 2755` of such modes fail";
@@ -132,6 +136,16 @@ pub(super) const RULES: &[Rule] = &[
         calls![SYS_open_by_handle_at],
         "opens files by inode number, past every path",
     ),
+    // The kernel says the same while the supervisor listens, and not when it is gone
+    // (measured); of two filters that ask, the newer is heard, so a listener of the
+    // command's own could then let a call pass that this table denies.
+    where_explained(when(
+        Ebusy,
+        calls![SYS_seccomp],
+        &[&[Bits(1, NEW_LISTENER, NEW_LISTENER)]],
+        "with SECCOMP_FILTER_FLAG_NEW_LISTENER",
+        "somebody listens already: --explain-denials; without that flag it is allowed",
+    )),
     // Other processes.
     unless_traced(always(
         Eperm,

@@ -14,7 +14,12 @@ pub(super) fn errno(number: i32) -> u32 {
 }
 
 pub(super) fn filter(allow_ptrace: bool) -> BpfProgram {
-    program(&rules(allow_ptrace).collect::<Vec<_>>()).unwrap()
+    compiled(allow_ptrace, OnDenial::Answer)
+}
+
+pub(super) fn compiled(allow_ptrace: bool, on_denial: OnDenial) -> BpfProgram {
+    let rules: Vec<_> = rules(allow_ptrace, on_denial).collect();
+    program(&rules, on_denial).unwrap()
 }
 
 #[test]
@@ -48,7 +53,7 @@ fn numbers_above_the_ceiling_and_x32_are_enosys() {
 #[test]
 fn a_rule_without_conditions_answers_whatever_the_arguments() {
     let filter = filter(false);
-    for rule in rules(false).filter(|rule| rule.when.is_empty()) {
+    for rule in rules(false, OnDenial::Answer).filter(|rule| rule.when.is_empty()) {
         let expected = libc::SECCOMP_RET_ERRNO | rule.answer.errno();
         for call in rule.calls {
             for args in [[0; 6], [1; 6], [u64::MAX; 6]] {
@@ -63,9 +68,9 @@ fn a_rule_without_conditions_answers_whatever_the_arguments() {
 /// rule's list it would vanish.
 #[test]
 fn a_call_without_conditions_is_listed_once() {
-    for rule in rules(false).filter(|rule| rule.when.is_empty()) {
+    for rule in rules(false, OnDenial::Answer).filter(|rule| rule.when.is_empty()) {
         for call in rule.calls {
-            let listed = rules(false).filter(|other| other.calls.contains(call));
+            let listed = rules(false, OnDenial::Answer).filter(|other| other.calls.contains(call));
             assert_eq!(listed.count(), 1, "{}", call.name());
         }
     }
@@ -111,7 +116,10 @@ fn allow_ptrace_lifts_tracing_and_nothing_else() {
     .map(|nr| u32::try_from(nr).unwrap());
     expected.sort_unstable();
     assert_eq!(lifted, expected);
-    assert_eq!(rule_count(false) - rule_count(true), expected.len());
+    assert_eq!(
+        rule_count(false, OnDenial::Answer) - rule_count(true, OnDenial::Answer),
+        expected.len()
+    );
 }
 
 #[test]
@@ -149,7 +157,7 @@ fn pid_1_can_wait_and_signal_and_no_more() {
 
 #[test]
 fn the_explanation_names_calls_condition_answer_and_reason() {
-    let rule = rules(false)
+    let rule = rules(false, OnDenial::Answer)
         .find(|rule| rule.calls.iter().any(|call| call.name() == "socketpair"))
         .unwrap();
     assert_eq!(
@@ -160,7 +168,7 @@ fn the_explanation_names_calls_condition_answer_and_reason() {
 
 #[test]
 fn every_rule_says_when_and_why() {
-    for rule in rules(false) {
+    for rule in rules(false, OnDenial::Answer) {
         assert_eq!(rule.when.is_empty(), rule.condition.is_empty(), "{rule}");
         assert!(!rule.why.is_empty() && !rule.calls.is_empty(), "{rule}");
     }
@@ -170,7 +178,8 @@ fn every_rule_says_when_and_why() {
 fn a_plan_for_another_table_is_refused() {
     let plan = Seccomp {
         allow_ptrace: false,
-        rules: rule_count(false),
+        on_denial: OnDenial::Answer,
+        rules: rule_count(false, OnDenial::Answer),
         ceiling: CEILING + 1,
     };
     assert_eq!(install(&plan).unwrap_err().reason, Reason::Seccomp);
@@ -178,7 +187,7 @@ fn a_plan_for_another_table_is_refused() {
 
 #[test]
 fn no_rule_is_above_the_ceiling() {
-    for rule in rules(false) {
+    for rule in rules(false, OnDenial::Answer) {
         for call in rule.calls {
             assert!(call.number <= c_long::from(CEILING), "{}", call.name());
         }
