@@ -3,6 +3,7 @@
 use std::env;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
 use nix::errno::Errno;
@@ -17,7 +18,11 @@ use groom_ns::plan::{
     self,
     step::{Plan, Route},
 };
-use groom_ns::policy::{self, CloneMode, Held, Kept, Policy, Supplies};
+use groom_ns::policy::{self, CloneMode, Held, Kept, Policy, ReceiptFile, Supplies};
+use groom_ns::receipt::record::Moment;
+use groom_ns::receipt::status::{Event, Status};
+use groom_ns::receipt::told::Told;
+use groom_ns::receipt::verify;
 use groom_ns::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
 use groom_ns::run::{self, Caller};
 use groom_ns::sabotage::{self, Mechanism, stands};
@@ -26,21 +31,28 @@ use groom_ns::{apparmor, check, identity, prove, say, sys};
 fn main() -> ExitCode {
     // First of all, so that a caller that dies right now is not missed.
     let parent = getppid();
+    let started = Moment::now();
     sabotage::begin();
     let command = match cli::parse_with(env::args_os(), policy::read_profile) {
         Ok(command) => command,
         Err(error) => return finish(Err(error.refusal.into()), error.json),
     };
     let json = command.json_errors();
-    finish(carry_out(&command, parent), json)
+    finish(carry_out(&command, parent, started), json)
 }
 
-fn carry_out(command: &Command, parent: Pid) -> Result<ExitCode> {
+fn carry_out(command: &Command, parent: Pid, started: Moment) -> Result<ExitCode> {
     match command {
         Command::Print(text) => print(text),
         Command::Run(run) => {
             say::set_loudness(run.loudness());
-            start(run, begin(command)?, Caller::hold(parent)?)
+            let mut kept = begin(command)?;
+            let status = Rc::new(Status::to(kept.status()));
+            let ending = start(run, kept, parent, (Rc::clone(&status), started));
+            if let Some(refusal) = ending.as_ref().err().and_then(|error| error.downcast_ref()) {
+                status.say(Event::Refused { refusal });
+            }
+            ending
         }
         Command::Broker(broker) => {
             let alone = policy::judge_alone(broker, begin(command)?)?;
@@ -63,6 +75,12 @@ fn carry_out(command: &Command, parent: Pid) -> Result<ExitCode> {
         }) => {
             begin(command)?;
             print(&apparmor::run(asked)?)
+        }
+        Command::Verify(asked) => {
+            begin(command)?;
+            let verdict = verify::run(&asked.receipt, &asked.policy)?;
+            print(&verdict.text(asked.json)?)?;
+            Ok(ExitCode::from(u8::from(!verdict.holds())))
         }
         // What its caller left to it is what it is asked for.
         Command::Probe(probe) => {
@@ -99,7 +117,13 @@ fn show_check(asked: &cli::Check, report: &check::Report) -> Result<ExitCode> {
 /// the command line names.
 fn begin(command: &Command) -> Result<Kept, Refusal> {
     host::caller()?;
-    // Before anything is opened: it could get one of their numbers.
+    // Whatever refuses this run, the last one's receipt isn't taken for its own.
+    if let Command::Run(run) = command
+        && let (Some(file), None) = (&run.receipt, run.plan)
+    {
+        policy::remove_stale_receipt(file)?;
+    }
+    // Before anything is opened and kept: it could get one of their numbers.
     let kept = Kept::take(command)?;
     // Whatever else is open is nobody's business from here on.
     if stands(Mechanism::ClosedAtStart) {
@@ -117,8 +141,14 @@ fn begin(command: &Command) -> Result<Kept, Refusal> {
 }
 
 /// Judges, plans, and prints the plan or carries it out.
-fn start(command: &cli::Run, kept: Kept, caller: Caller) -> Result<ExitCode> {
-    let (policy, plan, held, supplies) = plan(command, kept)?;
+fn start(
+    command: &cli::Run,
+    kept: Kept,
+    parent: Pid,
+    (status, started): (Rc<Status>, Moment),
+) -> Result<ExitCode> {
+    let caller = Caller::hold(parent)?;
+    let (policy, plan, (held, supplies, receipt)) = plan(command, kept)?;
     match command.plan {
         Some(PlanFormat::Text) => print(&plan.to_string()),
         Some(PlanFormat::Json) => print(&plan.json()?),
@@ -127,9 +157,10 @@ fn start(command: &cli::Run, kept: Kept, caller: Caller) -> Result<ExitCode> {
                 say::warning(warning);
             }
             let config = policy.broker.as_ref().map(|broker| broker.config.clone());
-            let ending = run::run(&plan, &held, caller, config.zip(supplies))?;
+            let mut told = Told::new(status, receipt, started)?;
+            let ending = run::run(&plan, &held, caller, config.zip(supplies), &mut told)?;
             report_new_repositories(&policy);
-            Ok(ExitCode::from(ending.code))
+            Ok(ExitCode::from(told.ended(&plan, &ending)))
         }
     }
 }
@@ -143,8 +174,11 @@ fn leave(call: &'static str) -> impl Fn(Errno) -> Refusal {
     }
 }
 
+/// What goes with a plan and isn't data.
+type Beside = (Held, Option<Supplies>, Option<ReceiptFile>);
+
 /// The same plan whether it is printed or carried out.
-fn plan(command: &cli::Run, kept: Kept) -> Result<(Policy, Plan, Held, Option<Supplies>), Refusal> {
+fn plan(command: &cli::Run, kept: Kept) -> Result<(Policy, Plan, Beside), Refusal> {
     if let Some(profile) = &command.found_profile {
         say::step(format_args!(
             "flags are taken from {}",
@@ -162,7 +196,7 @@ fn plan(command: &cli::Run, kept: Kept) -> Result<(Policy, Plan, Held, Option<Su
             Route::User => "a user",
         },
     ));
-    let (policy, held, supplies) = policy::judge(command, &host, kept)?;
+    let (policy, held, supplies, receipt) = policy::judge(command, &host, kept)?;
     say::step("the flags and what they name are in order");
     let identity = identity::pick(&host, policy.clone.owner)?;
     say::step(format_args!(
@@ -171,7 +205,7 @@ fn plan(command: &cli::Run, kept: Kept) -> Result<(Policy, Plan, Held, Option<Su
     ));
     let mut plan = plan::make(&policy, &host, identity);
     sabotage::plan(&mut plan);
-    Ok((policy, plan, held, supplies))
+    Ok((policy, plan, (held, supplies, receipt)))
 }
 
 /// Names the repositories that weren't there when the jail was built: whoever

@@ -40,6 +40,9 @@ pub enum Reason {
     Key,
     /// The broker can't be set up: its roots, proxy, token or log.
     Broker,
+    /// A receipt or status lines can't be written there, or a receipt or its policy can't
+    /// be read.
+    Receipt,
     /// No id can be given to the command.
     Identity,
     /// The kernel is older than the floor.
@@ -72,7 +75,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every code, for the documentation's test.
-    pub const ALL: [Reason; 22] = [
+    pub const ALL: [Reason; 23] = [
         Reason::Usage,
         Reason::Path,
         Reason::Overlap,
@@ -81,6 +84,7 @@ impl Reason {
         Reason::Owner,
         Reason::Key,
         Reason::Broker,
+        Reason::Receipt,
         Reason::Identity,
         Reason::Kernel,
         Reason::Stdio,
@@ -108,6 +112,7 @@ impl Reason {
             Reason::Owner => "owner",
             Reason::Key => "key",
             Reason::Broker => "broker",
+            Reason::Receipt => "receipt",
             Reason::Identity => "identity",
             Reason::Kernel => "kernel",
             Reason::Stdio => "stdio",

@@ -84,7 +84,7 @@ fn profile(words: &[OsString]) {
 
 fn wants_json(words: &[OsString]) -> bool {
     let flag = match words.first() {
-        Some(word) if word == "prove" || word == "check" => "--json",
+        Some(word) if ["prove", "check", "verify"].iter().any(|one| word == one) => "--json",
         _ => "--json-errors",
     };
     let mut flags = words.iter().take_while(|word| *word != "--");
@@ -113,6 +113,7 @@ fn judge(command: Command, words: &[OsString]) {
         | Command::Prove(_)
         | Command::Check(_)
         | Command::Setup(_)
+        | Command::Verify(_)
         | Command::Probe(_)
         | Command::Print(_) => {}
     }

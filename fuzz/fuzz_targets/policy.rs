@@ -138,7 +138,7 @@ impl<'t> Case<'t> {
         let judged = policy::judge(&self.run, &self.host, Kept::default());
         // Whether it is granted or refused, nothing is made or changed.
         assert!(self.tree.is_still());
-        let (policy, held, supplies) = match judged {
+        let (policy, held, supplies, _) = match judged {
             Ok(judged) => judged,
             Err(refusal) => return said::refusal(&refusal),
         };

@@ -1,20 +1,21 @@
 //! The log: one JSON line a request. Never a header's value or a body.
 
-use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
 use memchr::memchr_iter;
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::write;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::ser::Formatter;
 
+use super::totals::Totals;
 use super::upstream::failure::Failure;
 use super::usage::Reported;
+use crate::clock::{Time, milliseconds};
 use crate::say;
 use crate::sys::process;
 
@@ -22,9 +23,12 @@ use crate::sys::process;
 /// whole or not at all (pipe(7)).
 const MAX_PATH: usize = 512;
 
-/// Where the lines go, or nowhere. A clone is the same log.
+/// Where the lines go, or nowhere, and what counts them. A clone is the same log.
 #[derive(Clone, Debug, Default)]
-pub struct Log(Option<Arc<Mutex<Sink>>>);
+pub struct Log {
+    sink: Option<Arc<Mutex<Sink>>>,
+    totals: Option<Totals>,
+}
 
 #[derive(Debug)]
 struct Sink {
@@ -54,11 +58,11 @@ pub enum Peer {
 }
 
 /// A request's line: written once, right after this is dropped, however the request ended.
-/// Where there is no log, all of this does nothing.
+/// Where nobody writes or counts, all of this does nothing.
 pub struct Entry(Option<Open>);
 
 struct Open {
-    sink: Arc<Mutex<Sink>>,
+    log: Log,
     started: Instant,
     line: Line,
 }
@@ -96,7 +100,7 @@ impl Log {
     pub fn to(fd: OwnedFd) -> Log {
         let is_file = fstat(&fd)
             .is_ok_and(|stat| stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits());
-        Log(Some(Arc::new(Mutex::new(Sink {
+        let sink = Sink {
             fd,
             is_file,
             buffer: Vec::new(),
@@ -105,7 +109,17 @@ impl Log {
             last: b'\n',
             lost: 0,
             said: false,
-        }))))
+        };
+        Log {
+            sink: Some(Arc::new(Mutex::new(sink))),
+            totals: None,
+        }
+    }
+
+    /// The same log, whose requests are counted too.
+    #[must_use]
+    pub fn counted(self, totals: Option<Totals>) -> Log {
+        Log { totals, ..self }
     }
 
     /// Begins a request's line, now.
@@ -115,8 +129,9 @@ impl Log {
 
     /// Begins the line of a request that began at `started`.
     pub fn entry_since(&self, peer: Peer, started: Instant) -> Entry {
-        Entry(self.0.as_ref().map(|sink| Open {
-            sink: Arc::clone(sink),
+        let is_kept = self.sink.is_some() || self.totals.is_some();
+        Entry(is_kept.then(|| Open {
+            log: self.clone(),
             started,
             line: Line {
                 time: Time(SystemTime::now()),
@@ -138,7 +153,7 @@ impl Log {
 }
 
 impl Entry {
-    /// Whether it will be written: else usage needn't be looked for.
+    /// Whether it will be written or counted: else usage needn't be looked for.
     pub fn is_kept(&self) -> bool {
         self.0.is_some()
     }
@@ -207,13 +222,14 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        if let Some(Open {
-            sink,
-            started,
-            line,
-        }) = &mut self.0
-        {
-            line.total_ms = milliseconds(started.elapsed());
+        let Some(Open { log, started, line }) = &mut self.0 else {
+            return;
+        };
+        line.total_ms = milliseconds(started.elapsed());
+        if let Some(totals) = &log.totals {
+            totals.add(line.status, [line.bytes_in, line.bytes_out], &line.reported);
+        }
+        if let Some(sink) = &log.sink {
             let mut held = hold(sink);
             held.add(line);
             if !held.is_file {
@@ -309,11 +325,6 @@ impl Drop for Sink {
     }
 }
 
-/// Rounded to microseconds.
-fn milliseconds(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1e6).round() / 1e3
-}
-
 /// Escapes DEL and all that isn't ASCII too: C1 control codes and characters that
 /// turn text around aren't for a terminal.
 struct AsciiOnly;
@@ -338,43 +349,6 @@ impl Formatter for AsciiOnly {
         }
         Ok(())
     }
-}
-
-/// RFC 3339, in UTC, with milliseconds.
-struct Time(SystemTime);
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let since = self.0.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-        let (year, month, day) = civil(days);
-        let (hour, minute) = (second / 3600, second / 60 % 60);
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}.{:03}Z",
-            second % 60,
-            since.subsec_millis()
-        )
-    }
-}
-
-impl Serialize for Time {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-/// Year, month and day, `days` after 1970-01-01. Years are counted from March, so that
-/// a leap day ends one, and in eras of 400 years, which all have 146 097 days.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468; // since 0000-03-01
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + u64::from(month < 3), month, day)
 }
 
 #[cfg(test)]

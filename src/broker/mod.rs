@@ -25,6 +25,7 @@ pub mod serve;
 pub mod shim;
 pub mod stream;
 pub mod token;
+pub mod totals;
 pub mod upstream;
 pub mod usage;
 

@@ -110,7 +110,7 @@ fn plan_here(host: &Host) -> Result<Plan, Refusal> {
         Ok(_) => return Err(Refusal::new(Reason::Usage, "plan a run")),
         Err(error) => return Err(error.refusal),
     };
-    let (policy, _held, _) = policy::judge(&run, host, Kept::default())?;
+    let (policy, _held, ..) = policy::judge(&run, host, Kept::default())?;
     let identity = identity::pick(host, policy.clone.owner)?;
     Ok(plan::make(&policy, host, identity))
 }

@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::ns::channel::{Channel, Message, ToJail, pair};
-use crate::ns::{enter, init};
+use crate::ns::enter;
 use crate::plan::step::Identity;
 use crate::refusal::{Reason, Refusal};
 use crate::sys::process::{Forked, fork_into, pidfd_send_signal};
@@ -84,7 +84,7 @@ pub(super) fn in_namespaces(
         Ok(((ours, theirs), Forked::Child)) => {
             drop(ours);
             end_with_parent();
-            if init::expect(&theirs, ToJail::Mapped).is_ok() {
+            if theirs.expect(ToJail::Mapped).is_ok() {
                 work(&Report(theirs));
             }
             std::process::exit(0)

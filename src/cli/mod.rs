@@ -7,6 +7,7 @@ mod pages;
 mod profile;
 mod prove;
 mod run;
+mod verify;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -21,6 +22,7 @@ pub use check::{Check, Setup, SetupApparmor, SetupWhat};
 pub use profile::ProfileFile;
 pub use prove::{Probe, Prove};
 pub use run::{CloneMode, Landlock, PlanFormat, Run};
+pub use verify::Verify;
 
 /// What the caller typed after `groom-ns`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub enum Command {
     Check(Check),
     /// `groom-ns setup`.
     Setup(Setup),
+    /// `groom-ns verify`.
+    Verify(Verify),
     /// What `groom-ns prove` starts.
     Probe(Probe),
     /// `--help`, `--version`, `groom-ns completions` and `groom-ns man`: this text goes
@@ -56,6 +60,7 @@ impl Command {
             Command::Setup(Setup {
                 what: SetupWhat::Apparmor(apparmor),
             }) => apparmor.json_errors,
+            Command::Verify(verify) => verify.json,
             Command::Probe(_) | Command::Print(_) => false,
         }
     }
@@ -93,6 +98,7 @@ enum Sub {
     Setup(Setup),
     Completions(pages::Completions),
     Man(pages::Man),
+    Verify(Verify),
     #[command(hide = true)]
     Probe(Probe),
 }
@@ -139,6 +145,7 @@ fn strict(args: &[OsString]) -> Result<Command, UsageError> {
                 refusal,
                 json: false,
             })?),
+            Sub::Verify(verify) => Command::Verify(verify),
             Sub::Probe(probe) => Command::Probe(probe),
         }),
         Err(error) => match error.kind() {
@@ -156,7 +163,7 @@ fn strict(args: &[OsString]) -> Result<Command, UsageError> {
 /// Looked for by hand: clap gives nothing back from a line that it can't read.
 fn wants_json(args: &[OsString]) -> bool {
     let flag = match args.get(1) {
-        Some(word) if word == "prove" || word == "check" => "--json",
+        Some(word) if ["prove", "check", "verify"].iter().any(|one| word == one) => "--json",
         _ => "--json-errors",
     };
     args.iter()
@@ -190,6 +197,7 @@ fn refuse(error: &clap::Error, subcommand: Option<&OsString>) -> Refusal {
             Some("man") => "as in `groom-ns man run`",
             Some("check") => "see `groom-ns check --help`",
             Some("setup") => "as in `groom-ns setup apparmor --print`",
+            Some("verify") => "see `groom-ns verify --help`",
             Some("shim") => "as in `groom-ns shim 8080 /run/broker.sock`",
             _ => "the command follows `--`, as in `groom-ns run -- CMD`; see `groom-ns run --help`",
         },

@@ -84,6 +84,15 @@ pub struct Run {
     #[arg(long, value_name = "FILE", requires = "broker", help_heading = BROKER)]
     pub broker_log: Option<PathBuf>,
 
+    /// Write what was enforced, and how the run ended, to this file as JSON; it may not
+    /// lie in what the command sees; a receipt that lies there is removed first
+    #[arg(long, value_name = "FILE", help_heading = TOLD)]
+    pub receipt: Option<PathBuf>,
+
+    /// Write a line of JSON to descriptor N, 3 or higher, as things happen
+    #[arg(long, value_name = "N", help_heading = TOLD)]
+    pub status_fd: Option<i32>,
+
     /// Whether the jail may stand without landlock
     #[arg(long, value_name = "MODE", value_enum, default_value = "required", help_heading = JAIL)]
     pub landlock: Landlock,
@@ -111,7 +120,7 @@ pub struct Run {
     #[arg(long, value_name = "TIME", help_heading = LIFE)]
     pub grace: Option<String>,
     /// Say at the end which system calls were denied, to which program, and why
-    #[arg(long, help_heading = LIFE)]
+    #[arg(long, help_heading = TOLD)]
     pub explain_denials: bool,
 
     /// Print every step in order and exit; nothing is run, made or mounted
@@ -151,6 +160,7 @@ impl Run {
 const SIGHT: &str = "What the command sees";
 const JAIL: &str = "What the jail is made of";
 const LIFE: &str = "Its terminal and its time";
+const TOLD: &str = "What is told of the run";
 const BROKER: &str = "Its way out, a key broker";
 
 const RUN_AFTER_HELP: &str = "\

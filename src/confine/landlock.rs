@@ -94,6 +94,15 @@ pub fn absent(abi: u32) -> Vec<&'static str> {
         .collect()
 }
 
+/// The pinned rights that `abi` enforces, by name.
+pub fn used(abi: u32) -> Vec<&'static str> {
+    PINNED
+        .iter()
+        .filter(|pinned| pinned.since <= abi)
+        .map(|pinned| pinned.name)
+        .collect()
+}
+
 /// Every pinned right of the ABI.
 fn handled(abi: u32) -> (BitFlags<AccessFs>, BitFlags<Scope>) {
     let mut files = BitFlags::EMPTY;

@@ -16,6 +16,7 @@ pub use exec::{Door, ExecFailure};
 
 use nix::sys::prctl;
 use nix::sys::stat::{Mode, umask};
+use seccompiler::BpfProgram;
 
 use crate::plan::command::{Confine, Exec};
 use crate::refusal::{Reason, Refusal};
@@ -23,10 +24,11 @@ use crate::sabotage::{Mechanism, stands};
 use crate::sys;
 use crate::sys::notify::Listener;
 
-/// The proof that this process is in its final state.
+/// The proof that this process is in its final state, and what a receipt says of it.
 #[derive(Debug)]
 pub struct Confined {
-    _sealed: (),
+    filter: Option<BpfProgram>,
+    tried: Vec<self_check::Tried>,
 }
 
 impl Confined {
@@ -34,6 +36,16 @@ impl Confined {
     /// `door` is where the broker is, if there is one.
     pub fn exec(self, exec: &Exec, door: Option<&Door>) -> ExecFailure {
         exec::exec(exec, door)
+    }
+
+    /// The filter that was installed, instruction by instruction.
+    pub fn filter(&self) -> Option<&BpfProgram> {
+        self.filter.as_ref()
+    }
+
+    /// What was tried, and how it failed.
+    pub fn tried(&self) -> &[self_check::Tried] {
+        &self.tried
     }
 }
 
@@ -61,14 +73,15 @@ pub fn apply(
         close_on_exec()?;
     }
     // 6. Calls.
+    let mut filter = None;
     if stands(Mechanism::FilterOfCommand) {
-        seccomp::install(&confine.seccomp)?
-            .map(hand_over)
-            .transpose()?;
+        let (program, listener) = seccomp::install(&confine.seccomp)?;
+        listener.map(hand_over).transpose()?;
+        filter = Some(program);
     }
     // 7. Try what must now fail.
-    self_check::run(&confine.self_check)?;
-    Ok(Confined { _sealed: () })
+    let tried = self_check::run(&confine.self_check)?;
+    Ok(Confined { filter, tried })
 }
 
 /// Confines pid 1, which has forked the command and dropped its capabilities:

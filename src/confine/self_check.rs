@@ -9,20 +9,43 @@ use nix::fcntl::{OFlag, open};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::get_no_new_privs;
 use nix::sys::stat::Mode;
+use serde::{Deserialize, Serialize};
 
 use super::caps;
 use crate::plan::command::Check;
 use crate::refusal::{Reason, Refusal, shown};
 use crate::sys;
 
-/// Runs every check, in order. What one of them opens is closed again.
+/// One check that came out as it must.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tried {
+    /// Which, as the plan names it.
+    pub check: String,
+    /// The family or path that it was tried with; may be empty.
+    pub about: String,
+    /// The errno's name; `none` where nothing had to fail.
+    pub answer: String,
+}
+
+/// Runs every check, in order, and says how each came out. What one of them opens is
+/// closed again.
 ///
 /// # Errors
 /// `Reason::Selfcheck`: one was allowed, or failed with another errno than the
 /// one at its variant of [`Check`]. The process must exit: it may hold what it
 /// should not.
-pub fn run(checks: &[Check]) -> Result<(), Refusal> {
-    checks.iter().try_for_each(check)
+pub fn run(checks: &[Check]) -> Result<Vec<Tried>, Refusal> {
+    let tried = |check: &Check| {
+        let answer = answer(check)?.map_or("none".to_owned(), |errno| format!("{errno:?}"));
+        let (name, about) = named(check);
+        Ok(Tried {
+            check: name.to_owned(),
+            about,
+            answer,
+        })
+    };
+    checks.iter().map(tried).collect()
 }
 
 /// The calls that the filter denies meanwhile, by their numbers, in order.
@@ -34,9 +57,20 @@ pub fn denied(checks: &[Check]) -> impl Iterator<Item = libc::c_long> {
     })
 }
 
-fn check(check: &Check) -> Result<(), Refusal> {
+/// A check's name, and what it is tried with.
+fn named(check: &Check) -> (&'static str, String) {
     match check {
-        Check::NoPrivileges => no_privileges(),
+        Check::NoPrivileges => ("no-privileges", String::new()),
+        Check::Socket { family, .. } => ("socket", (*family).to_owned()),
+        Check::UserNamespace => ("user-namespace", String::new()),
+        Check::Canary { path } => ("canary", shown(path)),
+        Check::ReadOnly { path } => ("read-only", shown(path)),
+    }
+}
+
+fn answer(check: &Check) -> Result<Option<Errno>, Refusal> {
+    match check {
+        Check::NoPrivileges => return no_privileges().map(|()| None),
         Check::Socket { family, number } => must_fail(
             &format!("socket({family})"),
             sys::socket::open(*number, libc::SOCK_STREAM).err(),
@@ -64,15 +98,16 @@ fn check(check: &Check) -> Result<(), Refusal> {
             Errno::EROFS,
         ),
     }
+    .map(Some)
 }
 
 fn about(call: &str, path: &Path) -> String {
     format!("{call} {}", shown(path))
 }
 
-fn must_fail(call: &str, failure: Option<Errno>, expected: Errno) -> Result<(), Refusal> {
+fn must_fail(call: &str, failure: Option<Errno>, expected: Errno) -> Result<Errno, Refusal> {
     match failure {
-        Some(errno) if errno == expected => Ok(()),
+        Some(errno) if errno == expected => Ok(errno),
         Some(errno) => Err(refusal(&format!("{call} must be {expected:?}")).errno(errno)),
         None => Err(refusal(&format!(
             "{call} was allowed, must be {expected:?}"

@@ -247,7 +247,7 @@ fn when_nobody_listens_any_more_nobody_else_can() {
     };
     in_thread(move || {
         prctl::set_no_new_privs().unwrap();
-        let listener = seccomp::install(&plan).unwrap().unwrap();
+        let listener = seccomp::install(&plan).unwrap().1.unwrap();
         assert_eq!(notify::listen(&[number]).unwrap_err(), Errno::EBUSY);
         drop(listener);
         assert_eq!(notify::listen(&[number]).unwrap_err(), Errno::EBUSY);

@@ -14,7 +14,8 @@ use nix::sys::socket::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::refusal::Refusal;
+use super::evidence::Evidence;
+use crate::refusal::{EXIT_REFUSED, Reason, Refusal};
 use crate::sys::socket;
 
 /// What goes through the channel.
@@ -36,6 +37,10 @@ pub enum FromJail {
     /// The listener of the command's filter comes along, whose process waits for its
     /// answers from here on and doesn't keep it.
     Asking,
+    /// The command's process and pid 1 are confined; descriptors of their files in the
+    /// jail's /proc come along. Only where there is to be a receipt: the command's
+    /// process waits for [`ToJail::Recorded`] then.
+    Confined(Evidence),
     /// The command's process is confined, and its next call is execve(2).
     Executing,
     /// A signal has stopped the command; it goes on when it gets SIGCONT.
@@ -61,6 +66,7 @@ impl Message for FromJail {
             FromJail::Terminal => 1,
             FromJail::Listening => 2,
             FromJail::Asking => 1,
+            FromJail::Confined(_) => Evidence::FILES.len(),
             _ => 0,
         }
     }
@@ -73,6 +79,8 @@ pub enum ToJail {
     Mapped,
     /// The command may start.
     Go,
+    /// What the receipt says was read.
+    Recorded,
 }
 
 impl Message for ToJail {
@@ -126,6 +134,18 @@ impl Channel {
     /// Takes one message if there is one (EAGAIN else); `None` is an end of file.
     pub fn try_receive<M: Message>(&self) -> nix::Result<Option<(M, Vec<OwnedFd>)>> {
         self.read(MsgFlags::MSG_DONTWAIT)
+    }
+
+    /// Waits for the supervisor's word; its end of file means that it is gone, and ends
+    /// this process.
+    pub fn expect(&self, word: ToJail) -> Result<(), Refusal> {
+        let refusal = || Refusal::new(Reason::Setup, "wait for the supervisor");
+        match self.receive::<ToJail>() {
+            Ok(Some((said, _))) if said == word => Ok(()),
+            Ok(None) => std::process::exit(i32::from(EXIT_REFUSED)),
+            Ok(Some(_)) => Err(refusal().about("an unexpected word")),
+            Err(errno) => Err(refusal().about("recv").errno(errno)),
+        }
     }
 
     /// What came along is the caller's, close-on-exec, and as much as the message

@@ -29,7 +29,7 @@ use crate::sys::signal::set_all_default;
 
 use super::channel::{Channel, FromJail, ToJail};
 use super::stdio::{self, Stdio};
-use super::{asking, diagnose, listeners, net, reap, terminal};
+use super::{asking, diagnose, evidence, listeners, net, reap, terminal};
 
 /// What the fork hands to pid 1 beside the plan.
 pub struct Inherited {
@@ -46,6 +46,8 @@ pub struct Inherited {
     pub token: Option<String>,
     /// Where argv and environ lie in memory.
     pub strings: [Range<usize>; 2],
+    /// Whether there is to be a receipt.
+    pub is_recorded: bool,
 }
 
 /// The child's whole life. Never returns to the supervisor's code.
@@ -66,7 +68,7 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
         inherited.strings.iter().cloned().for_each(wipe_strings);
     }
     // 2. Ids and capabilities mean nothing before the maps are written.
-    expect(&inherited.channel, ToJail::Mapped)?;
+    inherited.channel.expect(ToJail::Mapped)?;
     become_command(&plan.identity)?;
     // 3. After setresuid, which clears it: the supervisor's death is ours. Had it
     //    died before, the next wait on the channel would end us.
@@ -107,7 +109,7 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
         .channel
         .send(&FromJail::Ready)
         .map_err(setup("send"))?;
-    expect(&inherited.channel, ToJail::Go)?;
+    inherited.channel.expect(ToJail::Go)?;
     sabotage::leave_mounts();
     // 8. This process confines itself, and only then does the command run: had
     //    anything failed here, it hasn't run.
@@ -294,6 +296,9 @@ fn become_the_command(
         if stands(Mechanism::StartGate) {
             wait_for(gate)?;
         }
+        if inherited.is_recorded {
+            evidence::hand_out(&inherited.channel, &confined)?;
+        }
         inherited
             .channel
             .send(&FromJail::Executing)
@@ -321,18 +326,6 @@ fn wait_for(gate: &OwnedFd) -> Result<(), Refusal> {
         std::process::exit(i32::from(EXIT_REFUSED));
     }
     Ok(())
-}
-
-/// Waits for the supervisor's word; its end of file means that it is gone.
-pub(crate) fn expect(channel: &Channel, word: ToJail) -> Result<(), Refusal> {
-    match channel.receive::<ToJail>() {
-        Ok(Some((said, _))) if said == word => Ok(()),
-        Ok(None) => std::process::exit(i32::from(EXIT_REFUSED)),
-        Ok(Some(_)) => {
-            Err(Refusal::new(Reason::Setup, "wait for the supervisor").about("an unexpected word"))
-        }
-        Err(errno) => Err(setup("recv")(errno)),
-    }
 }
 
 fn refuse(channel: &Channel, refusal: Refusal) -> ! {

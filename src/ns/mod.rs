@@ -6,6 +6,7 @@ pub mod asking;
 pub mod channel;
 pub mod diagnose;
 pub mod enter;
+pub mod evidence;
 pub mod init;
 pub mod listeners;
 pub mod net;

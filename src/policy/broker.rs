@@ -1,8 +1,6 @@
 //! What is asked of the broker, judged: of a run's, and of one on its own.
 
 mod files;
-mod ground;
-mod kept;
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -12,6 +10,9 @@ use std::path::Path;
 use nix::errno::Errno;
 
 use super::env;
+use super::ground::Ground;
+use super::kept::Kept;
+use super::own::{self, LogFile};
 use super::paths::Start;
 use crate::broker::Config;
 use crate::broker::alone::{Alone, Listen};
@@ -24,11 +25,6 @@ use crate::broker::upstream::url::{Scheme, Upstream};
 use crate::cli;
 use crate::refusal::{Reason, Refusal};
 use crate::sys::process::{stderr, stdin};
-
-pub use files::LogFile;
-pub(crate) use files::{PROFILE, read_whole};
-pub(crate) use ground::Ground;
-pub use kept::Kept;
 
 /// Reads a variable of groom-ns's own environment.
 type Variable = fn(&OsStr) -> Option<OsString>;
@@ -69,7 +65,7 @@ pub(crate) fn judge(
         shim_port: run.shim_port.unwrap_or(0),
     };
     let typed = run.broker_log.as_deref();
-    let log = typed.map(|typed| files::log(ground, files::BROKER_LOG, typed));
+    let log = typed.map(|typed| own::log(ground, files::BROKER_LOG, typed));
     Ok(Some((policy, log.transpose()?)))
 }
 
@@ -136,7 +132,7 @@ fn alone_from(
     let token = token.map(|typed| files::token(&ground, typed));
     let token = token.transpose()?;
     let log = broker.log.as_deref();
-    let log = log.map(|typed| files::log(&ground, files::LOG, typed));
+    let log = log.map(|typed| own::log(&ground, files::LOG, typed));
     let log = log.transpose()?;
     Ok(Alone {
         config,

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use super::broker::Ground;
 use super::grant::{Candidate, Role, existing, out_dir};
+use super::ground::Ground;
 use super::paths::{Start, resolve};
 use super::survey::{Ask, Found, walk};
 use super::{
@@ -18,8 +18,8 @@ use super::{
     Supplies,
 };
 use super::{
-    broker, env, git, landlock, location, outside, overlap, places, profile, submounts, times, uds,
-    worktree,
+    broker, env, git, landlock, location, outside, overlap, own, places, profile, submounts, times,
+    uds, worktree,
 };
 use crate::cli;
 use crate::host::Host;
@@ -63,7 +63,7 @@ impl Caller {
 ///
 /// # Errors
 /// `usage`, `path`, `overlap`, `git`, `socket`, `owner`, `landlock`, `proc`, `key`,
-/// `broker`.
+/// `broker`, `receipt`.
 pub fn judge(run: &cli::Run, host: &Host, kept: Kept) -> Result<Judged, Refusal> {
     judge_for(&Caller::here(), run, host, kept)
 }
@@ -94,6 +94,8 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     let ground = Ground::of_run(&caller.cwd, &all, host, &table);
     profile::judge(run, &all[0], &ground, &homes, &table)?;
     let broker = broker::judge(run, &ground, caller.env)?;
+    let log = broker.as_ref().and_then(|(_, log)| log.as_ref());
+    let receipt = own::receipt(&ground, run.receipt.as_deref(), log)?;
 
     let surveyed = survey(&all, writable, host, &table)?;
     if let Some(covers) = &surveyed.covers {
@@ -141,7 +143,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
             OnDenial::Answer
         },
     };
-    Ok((policy, given.held, supplies))
+    Ok((policy, given.held, supplies, receipt))
 }
 
 /// One reading for all that is judged by it.

@@ -6,12 +6,15 @@ mod env;
 pub mod git;
 mod git_dir;
 mod grant;
+mod ground;
 mod judge;
+mod kept;
 pub(crate) mod kinds;
 pub(crate) mod landlock;
 mod location;
 mod outside;
 mod overlap;
+mod own;
 mod paths;
 mod places;
 mod profile;
@@ -23,8 +26,10 @@ pub(crate) mod times;
 mod uds;
 mod worktree;
 
-pub use broker::{BrokerPolicy, Kept, LogFile, Supplies, judge_alone};
+pub use broker::{BrokerPolicy, Supplies, judge_alone};
 pub use judge::judge;
+pub use kept::Kept;
+pub use own::{LogFile, ReceiptFile, remove_stale_receipt};
 pub use profile::read as read_profile;
 
 use std::collections::BTreeMap;
@@ -152,4 +157,4 @@ pub enum OutDir {
 pub type Held = BTreeMap<PathBuf, OwnedFd>;
 
 /// What a judgement brings: the policy, and beside it what can't be data.
-pub type Judged = (Policy, Held, Option<Supplies>);
+pub type Judged = (Policy, Held, Option<Supplies>, Option<ReceiptFile>);

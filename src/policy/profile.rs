@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use nix::sys::stat::{FileStat, Mode};
 use nix::unistd::geteuid;
 
-use super::broker::{Ground, PROFILE, read_whole};
 use super::grant::Candidate;
+use super::ground::Ground;
 use super::location::Tree;
+use super::own::{PROFILE, read_whole};
 use super::paths::Start;
 use crate::cli::{self, ProfileFile};
 use crate::host;

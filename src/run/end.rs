@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::ns::channel::FromJail;
 use crate::policy::times;
@@ -14,8 +14,9 @@ use super::Denials;
 use super::signal_name;
 
 /// How far the jail is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
     /// Pid 1 builds; the command doesn't exist.
     Building,
     /// The command's process confines itself.
@@ -90,8 +91,8 @@ pub struct Ending {
 }
 
 /// What ended a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "cause", rename_all = "kebab-case")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Cause {
     /// The command exited.
     Exited {

@@ -21,6 +21,7 @@ use crate::ns::listeners::Listening;
 use crate::ns::stdio::Pump;
 use crate::plan::command::Exec;
 use crate::plan::step::{Inode, Times};
+use crate::receipt::told::Told;
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
 use crate::sys::watch::watch;
@@ -48,6 +49,8 @@ pub(super) struct Supervised<'run> {
     pub(super) door: Option<(Door, &'run Exec)>,
     /// Who answers what the command's filter asks, if it does.
     pub(super) explainer: Explainer<'run>,
+    /// Who hears what happens.
+    pub(super) told: &'run mut Told,
 }
 
 /// Something that has happened.
@@ -96,14 +99,17 @@ pub(super) fn supervise(supervised: Supervised) -> Result<Ending, Refusal> {
         times,
         door,
         mut explainer,
+        told,
     } = supervised;
     runtime.block_on(async {
         let watched = Watched::new(&jail, channel, signals, caller)?;
         let (outputs, input) = relay::start(pumps, terminal.as_ref())?;
         let clock = Clock::new(times);
-        let mut supervisor = Supervisor::new(jail, channel, signals, terminal, clock, outputs);
+        let mut supervisor =
+            Supervisor::new(jail, channel, signals, terminal, clock, outputs, told);
         let end = until_the_end(&mut supervisor, &watched, input, door, &mut explainer).await;
         supervisor.leave();
+        supervisor.told.phase = supervisor.phase;
         let end = match end {
             Err(lost) if supervisor.phase >= Phase::Released => End::Lost(lost),
             end => end?,

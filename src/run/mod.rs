@@ -30,6 +30,7 @@ use procfs::FromRead as _;
 use crate::broker::Config;
 use crate::broker::log::Log;
 use crate::broker::token::Token;
+use crate::broker::totals::Totals;
 use crate::mount::tree;
 use crate::ns::channel::{ToJail, pair};
 use crate::ns::init::{self, Inherited};
@@ -37,6 +38,7 @@ use crate::ns::reap::PASSED_ON;
 use crate::ns::{enter, stdio::Stdio};
 use crate::plan::step::{Bind, Build, IdMap, Inode, Plan, Route};
 use crate::policy::{Held, Supplies};
+use crate::receipt::told::Told;
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
 use crate::say;
@@ -44,7 +46,7 @@ use crate::sys::process::{Forked, pidfd_open, pidfd_send_signal};
 use crate::sys::signal::is_ignored;
 
 pub use denials::{Denials, Denied, Program};
-pub use end::{Cause, Ending};
+pub use end::{Cause, Ending, Phase};
 pub use signals::TELLS_TO_END;
 
 use denials::Explainer;
@@ -55,12 +57,13 @@ use terminal::Terminal;
 
 /// Carries out a plan. Returns how the run ended; an error
 /// means that the command has not run, and that nothing of the attempt is left.
-/// `broker` is there if the plan has one.
+/// `broker` is there if the plan has one; `told` hears what happens.
 pub fn run(
     plan: &Plan,
     held: &Held,
     caller: Caller,
     broker: Option<(Config, Supplies)>,
+    told: &mut Told,
 ) -> Result<Ending, Refusal> {
     // 1. What the command gets as descriptors 0 to 2. A terminal's guard is forked here,
     //    before there is anything that it shouldn't have.
@@ -76,6 +79,7 @@ pub fn run(
         .as_ref()
         .map(|dir| MadeDir::make(dir, held))
         .transpose()?;
+    let make_door = |broker| make_door(broker, told.totals());
     let (door, log) = broker.map(make_door).transpose()?.unzip();
     let made_inode = made.as_ref().map(|dir| dir.inode);
     // 3. Root opens the sources itself: the jail's processes may not reach them.
@@ -102,6 +106,7 @@ pub fn run(
                     made: made_inode,
                     token,
                     strings,
+                    is_recorded: told.is_recorded(),
                 },
             )
         }
@@ -124,6 +129,7 @@ pub fn run(
             set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
         }
     }
+    told.forked(jail.pid)?;
     channel.send(&ToJail::Mapped).map_err(setup("send"))?;
     // 8. From here on everything is an event, until the jail is gone.
     let door = door.map(|door| (door, &plan.exec));
@@ -137,6 +143,7 @@ pub fn run(
         times: plan.times,
         door,
         explainer: Explainer::new(&plan.confine),
+        told,
     })?;
     say::step(format_args!(
         "the command ended, and the jail with it: exit code {}",
@@ -158,7 +165,10 @@ pub fn run(
 }
 
 /// What the broker is made of: its log is opened, and its token drawn.
-fn make_door((config, supplies): (Config, Supplies)) -> Result<(Door, Option<MadeLog>), Refusal> {
+fn make_door(
+    (config, supplies): (Config, Supplies),
+    totals: Option<Totals>,
+) -> Result<(Door, Option<MadeLog>), Refusal> {
     let token = Token::make(config.provider.token_prefix()).map_err(setup("getrandom"))?;
     let (log, made) = match supplies.log {
         Some(file) => {
@@ -172,7 +182,7 @@ fn make_door((config, supplies): (Config, Supplies)) -> Result<(Door, Option<Mad
         config,
         key: supplies.key,
         token,
-        log,
+        log: log.counted(totals),
     };
     Ok((door, made))
 }

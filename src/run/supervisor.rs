@@ -14,6 +14,7 @@ use crate::broker::serve::Service;
 use crate::ns::asking;
 use crate::ns::channel::{Channel, FromJail, ToJail};
 use crate::ns::listeners::Listening;
+use crate::receipt::told::Told;
 use crate::refusal::Refusal;
 use crate::sabotage::{Mechanism, stands};
 use crate::say;
@@ -36,6 +37,8 @@ pub(super) struct Supervisor<'run> {
     pub(super) jail: Jail,
     channel: &'run Channel,
     pub(super) signals: &'run SignalFd,
+    /// Who hears what happens.
+    pub(super) told: &'run mut Told,
     pub(super) terminal: Option<Terminal>,
     pub(super) clock: Clock,
     pub(super) outputs: Outputs,
@@ -81,11 +84,13 @@ impl<'run> Supervisor<'run> {
         terminal: Option<Terminal>,
         clock: Clock,
         outputs: Outputs,
+        told: &'run mut Told,
     ) -> Self {
         Supervisor {
             jail,
             channel,
             signals,
+            told,
             terminal,
             clock,
             outputs,
@@ -287,10 +292,20 @@ impl<'run> Supervisor<'run> {
             }
             FromJail::Ready => {
                 self.phase.reach(Phase::Confining);
+                self.told.built(self.jail.pid);
                 self.let_go()?;
             }
+            FromJail::Confined(evidence) => match self.told.confined(evidence, handed) {
+                Ok(()) => self
+                    .channel
+                    .send(&ToJail::Recorded)
+                    .map_err(setup("send"))?,
+                // Its process waits for the word: the command hasn't run.
+                Err(refusal) => return Ok(Some(FromJail::Refused(refusal))),
+            },
             FromJail::Executing => {
                 self.phase.reach(Phase::Running);
+                self.told.running();
                 self.clock.start();
             }
             FromJail::Stopped => self.is_settling = true,

@@ -27,6 +27,12 @@ pub fn words(command: &Command) -> Option<Vec<OsString>> {
             line.switch("--install", apparmor.install);
             line.switch("--remove", apparmor.remove);
             line.switch("--json-errors", apparmor.json_errors);
+        Command::Verify(verify) => {
+            line.word("verify");
+            line.flag("--policy", Some(&verify.policy));
+            line.switch("--json", verify.json);
+            line.word("--");
+            line.word(&verify.receipt);
         }
         Command::Shim(shim) => {
             line.word("shim");
@@ -60,6 +66,8 @@ pub fn words(command: &Command) -> Option<Vec<OsString>> {
             line.args(&run.broker_args);
             line.flag("--shim-port", run.shim_port.map(|port| port.to_string()));
             line.flag("--broker-log", run.broker_log.as_ref());
+            line.flag("--receipt", run.receipt.as_ref());
+            line.flag("--status-fd", run.status_fd.map(|fd| fd.to_string()));
             line.flag("--landlock", Some(name(&run.landlock)));
             line.switch("--allow-ptrace", run.allow_ptrace);
             line.switch("--tty", run.tty);

@@ -75,6 +75,7 @@ pub fn check(mut run: cli::Run) {
     (run.out_dir, run.uds, run.broker_log) = (None, None, None);
     run.ro_files.clear();
     run.plan = Some(PlanFormat::Text);
+    run.receipt = None;
 
     let wanted = variables(&run);
     let is_good = wanted.is_some() && has_command(&run) && has_broker(&run) && !hands_over;
@@ -84,7 +85,7 @@ pub fn check(mut run: cli::Run) {
             quiet(&refusal, &run.broker_args);
             assert!(may_show_mark(&run) || !refusal.to_string().contains(MARK));
         }
-        Ok((policy, _, _)) => {
+        Ok((policy, ..)) => {
             assert!(is_good, "{policy:?}");
             let identity = Identity {
                 route: Route::User,

@@ -60,14 +60,14 @@ pub fn deciding(
     decide::decide(rules(plan.allow_ptrace, plan.on_denial), number, args)
 }
 
-/// Installs the command's filter. no_new_privs must be set, and the process
-/// must have one thread. Where the supervisor is to be asked, the listener is returned:
+/// Installs the command's filter and returns it. no_new_privs must be set, and the
+/// process must have one thread. Where the supervisor is to be asked, the listener comes with it:
 /// until it has it, a call that is denied waits.
 ///
 /// # Errors
 /// `Reason::Seccomp`: the kernel refuses the filter, or the plan was made for
 /// another table than this one.
-pub fn install(plan: &Seccomp) -> Result<Option<Listener>, Refusal> {
+pub fn install(plan: &Seccomp) -> Result<(BpfProgram, Option<Listener>), Refusal> {
     let step = "install the command's filter";
     if plan.ceiling != CEILING || plan.rules != rule_count(plan.allow_ptrace, plan.on_denial) {
         return Err(Refusal::new(Reason::Seccomp, step)
@@ -77,8 +77,12 @@ pub fn install(plan: &Seccomp) -> Result<Option<Listener>, Refusal> {
     let rules: Vec<_> = rules(plan.allow_ptrace, plan.on_denial).collect();
     let program = compile::program(&rules, plan.on_denial);
     match plan.on_denial {
-        OnDenial::Answer => load(step, program, sys::seccomp::install).map(|()| None),
-        OnDenial::Ask => load(step, program, sys::notify::install).map(Some),
+        OnDenial::Answer => load(step, program, |program| {
+            sys::seccomp::install(program).map(|()| None)
+        }),
+        OnDenial::Ask => load(step, program, |program| {
+            sys::notify::install(program).map(Some)
+        }),
     }
 }
 
@@ -87,11 +91,8 @@ pub fn install(plan: &Seccomp) -> Result<Option<Listener>, Refusal> {
 /// # Errors
 /// `Reason::Seccomp`: the kernel refuses the filter.
 pub fn install_for_init() -> Result<(), Refusal> {
-    load(
-        "install pid 1's filter",
-        init::program(),
-        sys::seccomp::install,
-    )
+    let program = init::program();
+    load("install pid 1's filter", program, sys::seccomp::install).map(drop)
 }
 
 const BUG: &str = "this is a bug in groom-ns, please report it";
@@ -100,10 +101,10 @@ fn load<T>(
     step: &'static str,
     program: Result<BpfProgram, BackendError>,
     install: impl FnOnce(&[sock_filter]) -> Result<T, Errno>,
-) -> Result<T, Refusal> {
+) -> Result<(BpfProgram, T), Refusal> {
     let refusal = || Refusal::new(Reason::Seccomp, step);
     let program = program.map_err(|error| refusal().about(error.to_string()).remedy(BUG))?;
-    install(&program).map_err(|errno| {
+    let made = install(&program).map_err(|errno| {
         let remedy = match errno {
             Errno::ENOSYS => "the kernel needs CONFIG_SECCOMP_FILTER",
             Errno::EPERM => "an outer sandbox denies seccomp(2): allow it there",
@@ -117,5 +118,6 @@ fn load<T>(
             .about("seccomp(SECCOMP_SET_MODE_FILTER)")
             .errno(errno)
             .remedy(remedy)
-    })
+    })?;
+    Ok((program, made))
 }

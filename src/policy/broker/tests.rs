@@ -170,7 +170,7 @@ fn a_log_is_appended_to_and_no_link_followed() {
     let temp = tree();
     let judged = |name: &str| {
         let cwd = Ok(start(&temp));
-        files::log(&Ground::alone(&cwd), files::LOG, Path::new(name)).expect(name)
+        own::log(&Ground::alone(&cwd), files::LOG, Path::new(name)).expect(name)
     };
     let write = |log: &LogFile| {
         let (fd, is_new) = log.open().expect("open");

@@ -25,7 +25,7 @@ fn judged(temp: &TempDir, args: &[&str], host: &Host) -> Result<(Policy, Held), 
         env: |name| (name == "TERM").then(|| OsString::from("xterm")),
         terminals: [|| true; 3],
     };
-    let (policy, held, supplies) = judge_for(&caller, &run, host, Kept::default())?;
+    let (policy, held, supplies, _) = judge_for(&caller, &run, host, Kept::default())?;
     assert_eq!(supplies.is_some(), policy.broker.is_some());
     Ok((policy, held))
 }

@@ -12,11 +12,12 @@ use crate::policy::kinds::What;
 use crate::refusal::{Reason, Refusal};
 use crate::sys::fd::inherited;
 
-/// What `--key-fd` and `--ready-fd` name; close-on-exec, owned from here on.
+/// What `--key-fd`, `--ready-fd` and `--status-fd` name; close-on-exec, owned from here on.
 #[derive(Debug, Default)]
 pub struct Kept {
     pub(crate) key: Option<(OwnedFd, i32)>,
     pub(crate) ready: Option<OwnedFd>,
+    pub(crate) status: Option<OwnedFd>,
 }
 
 impl Kept {
@@ -24,16 +25,16 @@ impl Kept {
     /// opened could have got their number.
     ///
     /// # Errors
-    /// `usage` for 0 to 2, or one number twice; `key` and `broker` for a descriptor
-    /// that isn't open, not open for reading or for writing, or a folder.
+    /// `usage` for 0 to 2, or one number twice; `key`, `broker` and `receipt` for a
+    /// descriptor that isn't open, not open for reading or for writing, or a folder.
     pub fn take(command: &Command) -> Result<Kept, Refusal> {
-        let (key, ready) = match command {
-            Command::Run(run) => (run.broker_args.key.key_fd, None),
-            Command::Broker(broker) => (broker.args.key.key_fd, broker.ready_fd),
-            _ => (None, None),
+        let (key, to, flag) = match command {
+            Command::Run(run) => (run.broker_args.key.key_fd, run.status_fd, &STATUS),
+            Command::Broker(broker) => (broker.args.key.key_fd, broker.ready_fd, &READY),
+            _ => return Ok(Kept::default()),
         };
-        if key.is_some() && key == ready {
-            return Err(Refusal::new(Reason::Usage, "read --ready-fd")
+        if key.is_some() && key == to {
+            return Err(Refusal::new(Reason::Usage, format!("read {}", flag.name))
                 .about("the descriptor of --key-fd")
                 .remedy("give two: the key is read from one, the other is written to"));
         }
@@ -41,15 +42,25 @@ impl Kept {
             Some(number) => Some((KEY.take(number)?, number)),
             None => None,
         };
-        let ready = ready.map(|number| READY.take(number)).transpose()?;
-        Ok(Kept { key, ready })
+        let to = to.map(|number| flag.take(number)).transpose()?;
+        let (ready, status) = match command {
+            Command::Run(_) => (None, to),
+            _ => (to, None),
+        };
+        Ok(Kept { key, ready, status })
+    }
+
+    /// Where status lines go; it is the caller's from here on.
+    pub fn status(&mut self) -> Option<OwnedFd> {
+        self.status.take()
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let key = self.key.as_ref().map(|(fd, _)| fd.as_fd());
         let ready = self.ready.as_ref().map(AsFd::as_fd);
-        key.into_iter().chain(ready)
+        let status = self.status.as_ref().map(AsFd::as_fd);
+        key.into_iter().chain(ready).chain(status)
     }
 }
 
@@ -73,14 +84,19 @@ const KEY: Flag = Flag {
     redirect: "<FILE",
 };
 
-const READY: Flag = Flag {
-    name: "--ready-fd",
-    reason: Reason::Broker,
-    wrong: OFlag::O_RDONLY,
-    wanted: "writing",
-    low: "0 to 2 have their own use: give 3 or higher",
-    redirect: ">FILE",
-};
+const READY: Flag = to_write("--ready-fd", Reason::Broker);
+const STATUS: Flag = to_write("--status-fd", Reason::Receipt);
+
+const fn to_write(name: &'static str, reason: Reason) -> Flag {
+    Flag {
+        name,
+        reason,
+        wrong: OFlag::O_RDONLY,
+        wanted: "writing",
+        low: "0 to 2 have their own use: give 3 or higher",
+        redirect: ">FILE",
+    }
+}
 
 impl Flag {
     fn take(&self, number: i32) -> Result<OwnedFd, Refusal> {

@@ -1,22 +1,22 @@
-//! What the jail shows, seen from the broker's own files: they must lie apart
+//! What the jail shows, seen from groom-ns's own files: they must lie apart
 //! from it, by path and by place.
 
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use super::files::Flag;
+use super::grant::{Candidate, Role};
+use super::location::Tree;
+use super::overlap::system;
+use super::own::Flag;
+use super::paths::Start;
 use crate::host::Host;
 use crate::mountinfo::Mount;
-use crate::policy::grant::{Candidate, Role};
-use crate::policy::location::Tree;
-use crate::policy::overlap::system;
-use crate::policy::paths::Start;
 use crate::refusal::Refusal;
 
-/// Where a broker's files are looked for, and what they may not lie in.
+/// Where groom-ns's own files are looked for, and what they may not lie in.
 pub(crate) struct Ground<'r> {
-    pub(super) cwd: &'r Result<Start, Errno>,
+    pub(crate) cwd: &'r Result<Start, Errno>,
     table: &'r [Mount],
     shown: Vec<Shown>,
 }
@@ -55,7 +55,7 @@ impl<'r> Ground<'r> {
     }
 
     /// Of a broker on its own, which knows no jail.
-    pub(super) fn alone(cwd: &'r Result<Start, Errno>) -> Ground<'r> {
+    pub(crate) fn alone(cwd: &'r Result<Start, Errno>) -> Ground<'r> {
         Ground {
             cwd,
             table: &[],
@@ -64,12 +64,12 @@ impl<'r> Ground<'r> {
     }
 
     /// Whether there is a jail that could show something.
-    pub(super) fn has_jail(&self) -> bool {
+    pub(crate) fn has_jail(&self) -> bool {
         !self.shown.is_empty()
     }
 
     /// Refuses a canonical path, there or not, that the command could see.
-    pub(super) fn unseen(&self, flag: Flag, path: &Path) -> Result<(), Refusal> {
+    pub(crate) fn unseen(&self, flag: Flag, path: &Path) -> Result<(), Refusal> {
         self.apart(flag, path, |_| true)
     }
 
