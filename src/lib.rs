@@ -9,6 +9,7 @@ compile_error!("the syscall table in src/confine/seccomp was written for x86_64 
 
 pub mod apparmor;
 pub mod broker;
+pub mod cgroup;
 pub mod check;
 pub mod cli;
 pub mod clock;

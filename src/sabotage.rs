@@ -113,6 +113,12 @@ mechanisms! {
     CoreLimit,
     /// `RLIMIT_NOFILE`.
     FilesLimit,
+    /// `RLIMIT_FSIZE`, if one was asked for.
+    FileSizeLimit,
+    /// `RLIMIT_NPROC`, likewise.
+    ProcessesLimit,
+    /// The end of a run that says more than it may.
+    OutputLimit,
     /// `umask(2)`.
     OwnUmask,
     /// The caller's environment isn't the command's.

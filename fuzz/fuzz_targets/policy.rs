@@ -101,6 +101,7 @@ impl<'t> Case<'t> {
             timeout: None,
             grace: None,
             explain_denials: false,
+            limits: cli::Limits::default(),
             // Nothing is waited for then.
             plan: Some(PlanFormat::Text),
             json_errors: false,

@@ -16,7 +16,7 @@ use crate::ns::{diagnose, init, net};
 use crate::plan::command::{Grant, Landlock, LandlockMode, LandlockRule, OnDenial};
 use crate::plan::step::{Bind, Identity, Plan, Route, Tmpfs};
 use crate::plan::{self, NAMESPACES};
-use crate::policy;
+use crate::policy::{self, Limits};
 use crate::refusal::Refusal;
 use crate::run::{Caller, open_trees};
 use crate::sys;
@@ -147,7 +147,7 @@ pub(super) fn confinement() -> Found {
         })
     };
     let mut found = of(Primitive::Limits, &|| {
-        limits::apply(&plan::limits()).map(|()| "set".to_owned())
+        limits::apply(&plan::resource_limits(&Limits::default())).map(|()| "set".to_owned())
     });
     found.extend(in_child(Primitive::Landlock, |report| {
         report.say(Primitive::Landlock, landlock_here());

@@ -3,6 +3,7 @@
 
 mod broker;
 mod check;
+mod limits;
 mod pages;
 mod profile;
 mod prove;
@@ -19,6 +20,7 @@ use crate::refusal::{Reason, Refusal, shown};
 
 pub use broker::{Broker, BrokerArgs, KeyArgs, Provider, Shim};
 pub use check::{Check, Setup, SetupApparmor, SetupWhat};
+pub use limits::Limits;
 pub use profile::ProfileFile;
 pub use prove::{Probe, Prove};
 pub use run::{CloneMode, Landlock, PlanFormat, Run};

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::ProfileFile;
 use super::broker::{BrokerArgs, Provider};
+use super::limits::Limits;
 use crate::say::Loudness;
 
 /// Run a command in the jail.
@@ -122,6 +123,9 @@ pub struct Run {
     /// Say at the end which system calls were denied, to which program, and why
     #[arg(long, help_heading = TOLD)]
     pub explain_denials: bool,
+    /// What it may use up.
+    #[command(flatten)]
+    pub limits: Limits,
 
     /// Print every step in order and exit; nothing is run, made or mounted
     #[arg(long, value_name = "FORMAT", value_enum, num_args = 0..=1,

@@ -69,6 +69,12 @@ fn every_flag() {
         "--timeout",
         "10m",
         "--grace=5s",
+        "--memory=1G",
+        "--pids=50",
+        "--cpus=1.5",
+        "--tmp-size=10%",
+        "--file-size=1M",
+        "--max-output=2M",
         "--plan=json",
         "--json-errors",
         "--",
@@ -81,6 +87,17 @@ fn every_flag() {
     assert!(run.json_errors && run.allow_ptrace && run.git_worktree && run.tty);
     assert_eq!(run.timeout.as_deref(), Some("10m"));
     assert_eq!(run.grace.as_deref(), Some("5s"));
+    let limits = run.limits;
+    let typed = [
+        limits.memory,
+        limits.pids,
+        limits.cpus,
+        limits.tmp_size,
+        limits.file_size,
+        limits.max_output,
+    ];
+    let words = ["1G", "50", "1.5", "10%", "1M", "2M"];
+    assert_eq!(typed, words.map(|word| Some(word.to_owned())));
 }
 
 #[test]

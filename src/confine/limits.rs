@@ -37,6 +37,8 @@ fn kernel_name(resource: Resource) -> (resource::Resource, &'static str) {
     match resource {
         Resource::Core => (resource::Resource::RLIMIT_CORE, "RLIMIT_CORE"),
         Resource::Nofile => (resource::Resource::RLIMIT_NOFILE, "RLIMIT_NOFILE"),
+        Resource::Fsize => (resource::Resource::RLIMIT_FSIZE, "RLIMIT_FSIZE"),
+        Resource::Nproc => (resource::Resource::RLIMIT_NPROC, "RLIMIT_NPROC"),
     }
 }
 

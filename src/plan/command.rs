@@ -41,6 +41,10 @@ pub enum Resource {
     Core,
     /// `RLIMIT_NOFILE`, descriptors.
     Nofile,
+    /// `RLIMIT_FSIZE`, bytes.
+    Fsize,
+    /// `RLIMIT_NPROC`, processes and threads, pid 1 of the jail among them.
+    Nproc,
 }
 
 /// Whether the jail may stand without landlock.

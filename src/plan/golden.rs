@@ -9,9 +9,11 @@ use super::step::{Identity, Ids, Inode, Plan, Route, Times};
 use crate::broker::provider::Provider;
 use crate::broker::upstream::{proxy::Proxy, url::Upstream};
 use crate::broker::{self, Config};
+use crate::cgroup::Way;
+use crate::cli;
 use crate::host::{Host, Masks, SystemDir, SystemShape};
 use crate::policy::{
-    BrokerPolicy, CloneMode, GitCovers, Granted, GrantedKind, Linked, OutDir, Policy,
+    BrokerPolicy, CloneMode, GitCovers, Granted, GrantedKind, Limits, Linked, OutDir, Policy,
 };
 
 fn inode(ino: u64) -> Inode {
@@ -88,6 +90,7 @@ fn policy() -> Policy {
         allow_ptrace: false,
         warnings: Vec::new(),
         on_denial: OnDenial::Answer,
+        limits: Limits::default(),
     }
 }
 
@@ -158,6 +161,28 @@ fn root_plan() -> Plan {
         groups: Vec::new(),
     };
     super::make(&policy, &host(Route::Root), identity)
+}
+
+/// Every limit, in a cgroup beside others.
+fn limited_plan() -> Plan {
+    let mut policy = policy();
+    let typed = cli::Limits {
+        memory: Some("2G".to_owned()),
+        pids: Some("100".to_owned()),
+        cpus: Some("1.5".to_owned()),
+        tmp_size: Some("512M".to_owned()),
+        file_size: Some("1G".to_owned()),
+        max_output: Some("64M".to_owned()),
+    };
+    let way = |_: &[&'static str]| Ok(Way::Beside("/sys/fs/cgroup/ci".into()));
+    policy.limits = Limits::judge(&typed, way).expect("limits");
+    let identity = Identity {
+        route: Route::User,
+        host: ids(1000),
+        inside: ids(1000),
+        groups: Vec::new(),
+    };
+    super::make(&policy, &host(Route::User), identity)
 }
 
 /// The one with a port of the kernel's choice, the other with a port below 1024.
@@ -248,6 +273,20 @@ fn golden_user() {
 fn golden_root() {
     compare("root.txt", &root_plan().to_string());
     compare("root.json", &json(&root_plan()));
+}
+
+#[test]
+fn golden_limits() {
+    let plan = limited_plan();
+    compare("limits-user.txt", &plan.to_string());
+    let json = serde_json::to_value(&plan).expect("data");
+    let limits = serde_json::json!({
+        "cgroup": json["cgroup"],
+        "max_output": json["max_output"],
+        "limits": json["confine"]["limits"],
+    });
+    let text = serde_json::to_string_pretty(&limits).expect("data");
+    compare("limits-user.json", &(text + "\n"));
 }
 
 #[test]

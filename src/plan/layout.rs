@@ -112,6 +112,9 @@ pub(super) fn build(
     granted: &[Place],
 ) -> (Vec<Build>, Vec<Standing>) {
     let mut layout = Layout::new(policy.broker.as_ref().map(|broker| broker.shim_port));
+    if let Some(size) = policy.limits.tmp_size {
+        layout.tmp_size = size.option();
+    }
     layout.system(host);
     layout.devices();
     layout.proc(host);
@@ -139,6 +142,8 @@ struct Layout {
     standing: Vec<Standing>,
     /// Folders, files and links made on our own tmpfs.
     made: Vec<PathBuf>,
+    /// Of each private folder.
+    tmp_size: String,
 }
 
 impl Layout {
@@ -148,6 +153,7 @@ impl Layout {
             steps: Vec::new(),
             standing: Vec::new(),
             made: Vec::new(),
+            tmp_size: "25%".to_owned(),
         };
         layout.steps.extend([
             Build::Hostname {
@@ -205,7 +211,7 @@ impl Layout {
         });
         self.stand(pts, Access::Rw, false);
         let shm = Tmpfs {
-            size: "25%".to_owned(),
+            size: self.tmp_size.clone(),
             inodes: 65536,
             mode: 0o1777,
         };
@@ -237,8 +243,9 @@ impl Layout {
 
     /// The command's own room, and `/run`, which like all of the root is sealed.
     fn private(&mut self) {
+        let size = self.tmp_size.clone();
         let large = |mode| Tmpfs {
-            size: "25%".to_owned(),
+            size: size.clone(),
             inodes: 262_144,
             mode,
         };

@@ -7,6 +7,7 @@ pub mod command;
 #[cfg(test)]
 mod golden;
 mod layout;
+pub mod limits;
 mod print;
 pub mod step;
 
@@ -16,7 +17,7 @@ use crate::broker::provider::VariableValue;
 use crate::broker::route::Routes;
 use crate::confine::{landlock, seccomp};
 use crate::host::Host;
-use crate::policy::{BrokerPolicy, CloneMode, OutDir, Policy};
+use crate::policy::{BrokerPolicy, CloneMode, Limits, OutDir, Pids, Policy, Size};
 
 use command::{
     Check, Confine, EnvValue, EnvVar, Exec, Grant, Landlock, LandlockRule, Limit, OnDenial,
@@ -68,10 +69,12 @@ pub fn make(policy: &Policy, host: &Host, identity: Identity) -> Plan {
         namespaces: NAMESPACES.to_vec(),
         build,
         mounts,
+        cgroup: policy.limits.cgroup.clone(),
+        max_output: policy.limits.max_output.map(Size::bytes),
         broker: policy.broker.as_ref().map(broker),
         confine: Confine {
             umask: 0o022,
-            limits: limits(),
+            limits: resource_limits(&policy.limits),
             landlock: Landlock {
                 mode: policy.landlock,
                 abi,
@@ -162,19 +165,31 @@ fn broker(asked: &BrokerPolicy) -> step::Broker {
 /// RLIMIT_CORE is 1 and not 0: with a pipe handler in core_pattern the kernel
 /// runs it, on the host and as root, for a limit of 0 but not for 1 (measured on
 /// 6.18; core(5)). NOFILE is what login shells have.
-pub(crate) fn limits() -> Vec<Limit> {
-    vec![
-        Limit {
-            resource: Resource::Core,
-            soft: 1,
-            hard: 1,
-        },
+pub(crate) fn resource_limits(asked: &Limits) -> Vec<Limit> {
+    let both = |resource, most| Limit {
+        resource,
+        soft: most,
+        hard: most,
+    };
+    let mut limits = vec![
+        both(Resource::Core, 1),
         Limit {
             resource: Resource::Nofile,
             soft: 1024,
             hard: 1_048_576,
         },
-    ]
+    ];
+    let file_size = asked.file_size.map(Size::bytes);
+    limits.extend(file_size.map(|bytes| both(Resource::Fsize, bytes)));
+    // Counted in the jail's own user namespace, whatever else the user runs (m). A
+    // cgroup counts the same, and how often it refused.
+    let by_cgroup = asked
+        .cgroup
+        .as_ref()
+        .is_some_and(|cgroup| cgroup.pids.is_some());
+    let pids = asked.pids.filter(|_| !by_cgroup).map(Pids::in_jail);
+    limits.extend(pids.map(|number| both(Resource::Nproc, number)));
+    limits
 }
 
 /// The command's filter.

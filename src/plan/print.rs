@@ -83,6 +83,10 @@ impl Plan {
             lines.line(&format!("make the out-dir {}", shown(&dir.path)))?;
         }
         lines.line("stand in for descriptors 0, 1 and 2 that are handles on the host")?;
+        if let Some(cgroup) = &self.cgroup {
+            lines.line(&cgroup.to_string())?;
+            lines.line("enter it, for what comes next")?;
+        }
         lines.line(&format!("clone({})", self.namespaces.join("|")))?;
         lines.line(&format!(
             "map uid {} to {} and gid {} to {}{}",
@@ -96,6 +100,14 @@ impl Plan {
                 "; the caller's groups stay"
             },
         ))?;
+        if self.cgroup.is_some() {
+            lines.line("leave the cgroup, which pid 1 stays in")?;
+        }
+        if let Some(most) = self.max_output {
+            lines.line(&format!(
+                "end the run when it has said {most} bytes and goes on"
+            ))?;
+        }
         if self.broker.is_some() {
             lines.line("become non-dumpable, since it will hold the key")?;
         }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::command::{Confine, Exec};
+use super::limits::Cgroup;
 
 /// A whole run, in the order in which it happens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -21,6 +22,12 @@ pub struct Plan {
     pub make_out_dir: Option<MakeDir>,
     /// The namespaces that the child is made in, as `clone(2)` names them.
     pub namespaces: Vec<&'static str>,
+    /// The cgroup that pid 1 is put into before it does anything, if a limit needs one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<Cgroup>,
+    /// How many bytes of output are moved before the jail is killed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
     /// What pid 1 does, in order, before the command's process exists.
     pub build: Vec<Build>,
     /// What pid 1 finds in the mount table, each and no other, while the command's

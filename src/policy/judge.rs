@@ -14,13 +14,14 @@ use super::ground::Ground;
 use super::paths::{Start, resolve};
 use super::survey::{Ask, Found, walk};
 use super::{
-    CloneMode, GitCovers, Granted, GrantedKind, Held, Judged, Kept, Linked, OutDir, Policy,
+    CloneMode, GitCovers, Granted, GrantedKind, Held, Judged, Kept, Limits, Linked, OutDir, Policy,
     Supplies,
 };
 use super::{
     broker, env, git, landlock, location, outside, overlap, own, places, profile, submounts, times,
     uds, worktree,
 };
+use crate::cgroup;
 use crate::cli;
 use crate::host::Host;
 use crate::mountinfo::{self, Mount};
@@ -75,6 +76,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     let landlock = landlock::judge(run.landlock, host.landlock)?;
     let times = times::judge(run)?;
     let terminal = terminal(caller, run);
+    let limits = Limits::judge(&run.limits, cgroup::find)?;
     let writable = run.clone_mode == cli::CloneMode::RwGitRo;
 
     let mut all = candidates(caller, run)?;
@@ -142,6 +144,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
         } else {
             OnDenial::Answer
         },
+        limits,
     };
     Ok((policy, given.held, supplies, receipt))
 }

@@ -11,6 +11,7 @@ mod judge;
 mod kept;
 pub(crate) mod kinds;
 pub(crate) mod landlock;
+mod limits;
 mod location;
 mod outside;
 mod overlap;
@@ -29,6 +30,7 @@ mod worktree;
 pub use broker::{BrokerPolicy, Supplies, judge_alone};
 pub use judge::judge;
 pub use kept::Kept;
+pub use limits::{Limits, Pids, Size, TmpSize};
 pub use own::{LogFile, ReceiptFile, remove_stale_receipt};
 pub use profile::read as read_profile;
 
@@ -81,6 +83,8 @@ pub struct Policy {
     pub warnings: Vec<String>,
     /// Who answers the calls that the filter denies.
     pub on_denial: OnDenial,
+    /// What it may use up.
+    pub limits: Limits,
 }
 
 /// The repository of a linked worktree, which knows it: both are read-only.

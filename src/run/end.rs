@@ -62,6 +62,8 @@ pub(super) enum End {
     Signal(Phase, i32),
     /// The process that started groom-ns is gone.
     Abandoned(Phase),
+    /// This limit, of this many bytes.
+    Limit(Limit, u64),
     /// A call of the supervisor's failed when the command may have been running.
     Lost(Refusal),
     /// The command wasn't asked any more.
@@ -90,6 +92,28 @@ pub struct Ending {
     pub denials: Option<Denials>,
 }
 
+/// A limit that can end a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limit {
+    /// `--memory`: the kernel killed the whole jail.
+    Memory,
+    /// `--file-size`: the command died of SIGXFSZ.
+    FileSize,
+    /// `--max-output`: groom-ns killed the jail.
+    MaxOutput,
+}
+
+impl Limit {
+    /// The signal by which it is enforced, which is also in the exit code.
+    pub fn signal(self) -> i32 {
+        match self {
+            Limit::Memory | Limit::MaxOutput => libc::SIGKILL,
+            Limit::FileSize => libc::SIGXFSZ,
+        }
+    }
+}
+
 /// What ended a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
@@ -110,6 +134,13 @@ pub enum Cause {
         program: String,
         /// The errno's name.
         errno: String,
+    },
+    /// A limit was reached that ends a run.
+    Limit {
+        /// Which.
+        which: Limit,
+        /// Its value, in bytes.
+        value: u64,
     },
     /// This signal came to groom-ns when there was no command to pass it to.
     Signal {
@@ -161,6 +192,7 @@ impl End {
                 say::note("the process that started it is gone: the jail was killed");
                 killed_by(libc::SIGKILL, Cause::CallerGone)
             }
+            End::Limit(which, value) => over_limit(which, value),
             End::Lost(why) => {
                 let what = format!("{} {}", why.subject, why.errno.unwrap_or_default());
                 say::note(format_args!("the jail was killed: {what}"));
@@ -198,7 +230,9 @@ impl End {
             )
             .about(format!("{status:?}")),
             // None is an end: until_the_end goes on after them.
-            End::Said(_) | End::Forced(_) => Refusal::new(Reason::Setup, "an end out of order"),
+            End::Said(_) | End::Forced(_) | End::Limit(..) => {
+                Refusal::new(Reason::Setup, "an end out of order")
+            }
         }
     }
 }
@@ -248,6 +282,16 @@ fn not_executed(program: String, errno: Errno) -> Ending {
         },
         denials: None,
     }
+}
+
+fn over_limit(which: Limit, value: u64) -> Ending {
+    let what = match which {
+        Limit::Memory => "the jail was killed: it took more than --memory allows",
+        Limit::MaxOutput => "the jail was killed: it said more than --max-output allows",
+        Limit::FileSize => "the command was killed: a file grew beyond --file-size",
+    };
+    say::note(format_args!("{what} ({value} bytes)"));
+    killed_by(which.signal(), Cause::Limit { which, value })
 }
 
 fn killed_by(signal: i32, cause: Cause) -> Ending {

@@ -27,6 +27,7 @@ use crate::sabotage::{Mechanism, stands};
 use crate::sys::watch::watch;
 
 use super::Jail;
+use super::bounds::{Allowance, Bounds};
 use super::clock::{Clock, Due};
 use super::denials::Explainer;
 use super::door::Door;
@@ -45,6 +46,7 @@ pub(super) struct Supervised<'run> {
     pub(super) pumps: Vec<Pump>,
     pub(super) terminal: Option<Terminal>,
     pub(super) times: Times,
+    pub(super) bounds: Bounds<'run>,
     /// The broker's part, and what the command gets.
     pub(super) door: Option<(Door, &'run Exec)>,
     /// Who answers what the command's filter asks, if it does.
@@ -77,6 +79,8 @@ pub(super) enum Event {
     Settled,
     /// This job may read the terminal now.
     Foreground,
+    /// More was said than may be.
+    Flooded,
     /// A call that the filter asks about can't be answered.
     Unanswered(Refusal),
 }
@@ -97,13 +101,14 @@ pub(super) fn supervise(supervised: Supervised) -> Result<Ending, Refusal> {
         pumps,
         terminal,
         times,
+        bounds,
         door,
         mut explainer,
         told,
     } = supervised;
     runtime.block_on(async {
-        let watched = Watched::new(&jail, channel, signals, caller)?;
-        let (outputs, input) = relay::start(pumps, terminal.as_ref())?;
+        let watched = Watched::new(&jail, channel, signals, caller, &bounds)?;
+        let (outputs, input) = relay::start(pumps, terminal.as_ref(), bounds.allowance.clone())?;
         let clock = Clock::new(times);
         let mut supervisor =
             Supervisor::new(jail, channel, signals, terminal, clock, outputs, told);
@@ -112,7 +117,7 @@ pub(super) fn supervise(supervised: Supervised) -> Result<Ending, Refusal> {
         supervisor.told.phase = supervisor.phase;
         let end = match end {
             Err(lost) if supervisor.phase >= Phase::Released => End::Lost(lost),
-            end => end?,
+            end => bounds.judge(end?),
         };
         let denials = explainer
             .denials()
@@ -213,6 +218,7 @@ async fn next(
         is_short = outputs.next() => Event::Moved(is_short),
         () = settled(terminal), if *is_settling => Event::Settled,
         () = brought_forward(terminal) => Event::Foreground,
+        () = watched.allowance.over() => Event::Flooded,
         lost = explaining => Event::Unanswered(lost),
     })
 }
@@ -223,6 +229,8 @@ struct Watched<'run> {
     jail: AsyncFd<OwnedFd>,
     signals: AsyncFd<BorrowedFd<'run>>,
     caller: Option<AsyncFd<OwnedFd>>,
+    /// What the command may still say.
+    allowance: Allowance,
 }
 
 impl<'run> Watched<'run> {
@@ -231,6 +239,7 @@ impl<'run> Watched<'run> {
         channel: &'run Channel,
         signals: &'run SignalFd,
         caller: Option<OwnedFd>,
+        bounds: &Bounds,
     ) -> Result<Self, Refusal> {
         let failed = |what: &'static str| move |error: io::Error| failed(what, &error);
         let pidfd = jail.pidfd.try_clone().map_err(failed("watch pid 1"))?;
@@ -244,6 +253,7 @@ impl<'run> Watched<'run> {
                 .map(|fd| watch(fd, Interest::READABLE))
                 .transpose()
                 .map_err(failed("watch the caller"))?,
+            allowance: bounds.allowance.clone(),
         })
     }
 }

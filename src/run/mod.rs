@@ -1,5 +1,6 @@
 //! The supervisor's story, top to bottom. It has one thread, always.
 
+mod bounds;
 mod clock;
 mod denials;
 mod door;
@@ -31,6 +32,7 @@ use crate::broker::Config;
 use crate::broker::log::Log;
 use crate::broker::token::Token;
 use crate::broker::totals::Totals;
+use crate::cgroup::Leaf;
 use crate::mount::tree;
 use crate::ns::channel::{ToJail, pair};
 use crate::ns::init::{self, Inherited};
@@ -46,9 +48,10 @@ use crate::sys::process::{Forked, pidfd_open, pidfd_send_signal};
 use crate::sys::signal::is_ignored;
 
 pub use denials::{Denials, Denied, Program};
-pub use end::{Cause, Ending, Phase};
+pub use end::{Cause, Ending, Limit, Phase};
 pub use signals::TELLS_TO_END;
 
+use bounds::Bounds;
 use denials::Explainer;
 use door::Door;
 use events::Supervised;
@@ -81,6 +84,7 @@ pub fn run(
         .transpose()?;
     let make_door = |broker| make_door(broker, told.totals());
     let (door, log) = broker.map(make_door).transpose()?.unzip();
+    let leaf = plan.cgroup.as_ref().map(Leaf::make).transpose()?;
     let made_inode = made.as_ref().map(|dir| dir.inode);
     // 3. Root opens the sources itself: the jail's processes may not reach them.
     let trees = match plan.identity.route {
@@ -91,31 +95,23 @@ pub fn run(
     let signals = hold_signals(PASSED_ON)?;
     let (channel, theirs) = pair().map_err(setup("socketpair"))?;
     let strings = strings_in_memory()?;
-    // 5. The fork. The child never comes back from `init::main`.
+    // 5. The fork, in the jail's cgroup. The child never comes back from `init::main`.
     let pumps = std::mem::take(&mut stdio.pumps);
-    let mut jail = match enter::fork(&plan.namespaces)? {
-        Forked::Child => {
-            let token = door.map(|door| door.token.expose().to_owned());
-            drop((channel, signals, caller, pumps, terminal));
-            init::main(
-                plan,
-                Inherited {
-                    channel: theirs,
-                    stdio,
-                    trees,
-                    made: made_inode,
-                    token,
-                    strings,
-                    is_recorded: told.is_recorded(),
-                },
-            )
-        }
-        Forked::Parent(pid, pidfd) => Jail {
-            pid,
-            pidfd,
-            peers: None,
-            ended: false,
-        },
+    let Some(mut jail) = fork(plan, leaf.as_ref())? else {
+        let token = door.map(|door| door.token.expose().to_owned());
+        drop((channel, signals, caller, pumps, terminal));
+        init::main(
+            plan,
+            Inherited {
+                channel: theirs,
+                stdio,
+                trees,
+                made: made_inode,
+                token,
+                strings,
+                is_recorded: told.is_recorded(),
+            },
+        )
     };
     drop((theirs, stdio, trees));
     say::step(format_args!("pid 1 of the jail is pid {}", jail.pid));
@@ -141,6 +137,7 @@ pub fn run(
         pumps,
         terminal,
         times: plan.times,
+        bounds: Bounds::new(plan, leaf.as_ref()),
         door,
         explainer: Explainer::new(&plan.confine),
         told,
@@ -162,6 +159,22 @@ pub fn run(
         log.keep();
     }
     Ok(ending)
+}
+
+/// Forks pid 1, within its cgroup if it has one. None: this is pid 1.
+fn fork(plan: &Plan, leaf: Option<&Leaf>) -> Result<Option<Jail>, Refusal> {
+    leaf.map_or(Ok(()), Leaf::enter)?;
+    let Forked::Parent(pid, pidfd) = enter::fork(&plan.namespaces)? else {
+        return Ok(None);
+    };
+    let jail = Jail {
+        pid,
+        pidfd,
+        peers: None,
+        ended: false,
+    };
+    leaf.map_or(Ok(()), |leaf| leaf.leave(pid))?;
+    Ok(Some(jail))
 }
 
 /// What the broker is made of: its log is opened, and its token drawn.

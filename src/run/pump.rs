@@ -21,6 +21,7 @@ use crate::broker::key::Key;
 use crate::broker::key_source::LineReader;
 use crate::refusal::Refusal;
 
+use super::bounds::Allowance;
 use super::door;
 
 /// Bytes moved at a time; what a pipe holds.
@@ -104,13 +105,14 @@ pub(super) fn is_ready(fd: impl AsFd, interest: Interest) -> nix::Result<bool> {
 }
 
 /// Moves the command's output to one of the caller's descriptors, until the
-/// command's side ends. An error of the caller's side is returned; the pipe is
-/// closed then, and the command's next write is EPIPE. `is_idle` says whether all that
-/// was read is written.
+/// command's side ends or has said all that it may. An error of the caller's side is
+/// returned; the pipe is closed then, and the command's next write is EPIPE. `is_idle`
+/// says whether all that was read is written.
 pub(super) async fn output(
     inner: OwnedFd,
     outer: BorrowedFd<'static>,
     is_idle: Arc<AtomicBool>,
+    allowance: Allowance,
 ) -> io::Result<()> {
     let inner = watch(inner, Interest::READABLE)?;
     let to = Outer::new(outer, Interest::WRITABLE)?;
@@ -133,11 +135,15 @@ pub(super) async fn output(
         if length == 0 {
             return Ok(());
         }
-        let mut left = buffer.get(..length).unwrap_or_default();
+        let allowed = allowance.take(length);
+        let mut left = buffer.get(..allowed).unwrap_or_default();
         while !left.is_empty() {
             let chunk = left.get(..most.min(left.len())).unwrap_or_default();
             let written = to.write(chunk).await?;
             left = left.get(written..).unwrap_or_default();
+        }
+        if allowed < length {
+            return Ok(());
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::ns::stdio::Pump;
 use crate::refusal::Refusal;
 use crate::say;
 
+use super::bounds::Allowance;
 use super::events::failed;
 use super::pump::{self, Input};
 use super::terminal::Terminal;
@@ -23,37 +24,46 @@ use super::terminal::Terminal;
 pub(super) const OUTPUT_LOST: i32 = 1;
 
 /// The descriptors being written to, and how that ended.
-pub(super) struct Outputs(JoinSet<(i32, io::Result<()>)>);
+pub(super) struct Outputs {
+    moving: JoinSet<(i32, io::Result<()>)>,
+    /// How much may be moved, by all of them.
+    allowance: Allowance,
+}
 
 impl Outputs {
     /// Starts moving what comes from `inner` to one of the caller's descriptors;
     /// `is_idle` says whether all that was read is written.
     pub(super) fn spawn(&mut self, outer: i32, inner: OwnedFd, is_idle: Arc<AtomicBool>) {
-        let moving = pump::output(inner, standard_fd(outer), is_idle);
-        self.0.spawn(async move { (outer, moving.await) });
+        let allowance = self.allowance.clone();
+        let moving = pump::output(inner, standard_fd(outer), is_idle, allowance);
+        self.moving.spawn(async move { (outer, moving.await) });
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.moving.is_empty()
     }
 
     /// Waits for one to end; says whether output was lost. For ever if there is none.
     pub(super) async fn next(&mut self) -> bool {
-        match self.0.join_next().await {
+        match self.moving.join_next().await {
             Some(result) => is_lost(result),
             None => std::future::pending().await,
         }
     }
 }
 
-/// Starts moving the output, and gets the input ready, which is to be typed where there
+/// Starts moving the output, as much of it as may be, and gets the input ready, which is to be typed where there
 /// is a terminal.
 pub(super) fn start(
     pumps: Vec<Pump>,
     terminal: Option<&Terminal>,
+    allowance: Allowance,
 ) -> Result<(Outputs, Option<Input>), Refusal> {
     let unwatched = |error: io::Error| failed("watch standard input", &error);
-    let mut outputs = Outputs(JoinSet::new());
+    let mut outputs = Outputs {
+        moving: JoinSet::new(),
+        allowance,
+    };
     let mut input = terminal
         .map(|terminal| Input::typed(terminal.gate(), standard_fd(0)).map_err(unwatched))
         .transpose()?;

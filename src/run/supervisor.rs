@@ -181,6 +181,7 @@ impl<'run> Supervisor<'run> {
             Event::Moved(is_lost) => self.is_short |= is_lost,
             Event::Settled => return self.stop(),
             Event::Foreground => self.take_terminal()?,
+            Event::Flooded => self.jail.kill(),
             Event::Unanswered(lost) => {
                 // First, so that nothing of it sees the listener closed.
                 self.jail.kill();

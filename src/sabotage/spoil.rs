@@ -40,6 +40,7 @@ pub fn plan(plan: &mut Plan) {
         plan.identity.host = Ids { uid: 0, gid: 0 };
     }
     let is_mapped = stands(Mechanism::UnprivilegedId) && stands(Mechanism::IdMappedTrees);
+    plan.max_output = plan.max_output.filter(|_| stands(Mechanism::OutputLimit));
     plan.build.retain(is_built);
     for step in &mut plan.build {
         shows_the_host(step, &mut plan.mounts);
@@ -132,6 +133,8 @@ fn confinement(plan: &mut Plan) {
         stands(match limit.resource {
             Resource::Core => Mechanism::CoreLimit,
             Resource::Nofile => Mechanism::FilesLimit,
+            Resource::Fsize => Mechanism::FileSizeLimit,
+            Resource::Nproc => Mechanism::ProcessesLimit,
         })
     });
     let landlock = &mut confine.landlock;

@@ -1,6 +1,6 @@
-//! Commands that use up what they can. Limits on processes, memory and time are not
-//! there yet; what is bounded already: the private folders, what groom-ns itself
-//! takes, and that all of it is gone with the run.
+//! Commands that use up what they can. What bounds them: the limits that were asked for
+//! (tests/limits.rs has each of them), the private folders' own; and that groom-ns itself
+//! takes little, and that all of it is gone with the run.
 
 use std::fs;
 use std::io::Read as _;
@@ -111,4 +111,56 @@ fn highest_kib(pid: u32) -> usize {
     let pid = i32::try_from(pid).expect("a pid");
     let field = crate::common::host::status_field(pid, "VmHWM:");
     field.trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[test]
+fn a_fork_bomb_is_as_large_as_it_may_be() {
+    const MOST: usize = 30;
+    let workspace = Workspace::new();
+    // Each round doubles them, to 128 and no more.
+    let bomb = "import os, time\nfor _ in range(7):\n    try: os.fork()\n    \
+                except OSError: pass\ntime.sleep(3)";
+    let largest = |jail: crate::common::Jail| {
+        let marker = unique("bomb");
+        let mut command = jail.command(&["python3", "-c", bomb, &marker]);
+        let mut child = command.spawn().expect("groom-ns");
+        let mut largest = 0;
+        while child.try_wait().expect("our child").is_none() {
+            // groom-ns itself has the marker among its arguments.
+            largest = largest.max(processes_with(&marker).len().saturating_sub(1));
+            // The host forks meanwhile.
+            let status = Command::new("true").status();
+            assert!(status.expect("the host is usable").success());
+        }
+        assert_eq!(finish(child).code, Some(0));
+        wait_until_gone("a fork", || processes_with(&marker));
+        largest
+    };
+    let limited = workspace.jail().flag("--pids", MOST.to_string());
+    assert_eq!(largest(limited), MOST);
+    let without = largest(workspace.jail());
+    assert!(without > MOST, "vacuous: {without}");
+}
+
+#[test]
+fn a_flood_of_output_ends_the_run() {
+    const MOST: u64 = 3 << 20;
+    let workspace = Workspace::new();
+    let path = workspace.path("log");
+    let file = fs::File::create(&path).expect("a file");
+    let jail = workspace.jail().flag("--max-output", MOST.to_string());
+    let run =
+        jail.stdio(1, file)
+            .run_program(&["sh", "-c", "head -c 50M /dev/zero & exec sleep 5"]);
+    assert_eq!(run.code, Some(137), "{run:#?}");
+    let cause = "it said more than --max-output allows";
+    assert!(
+        run.stderr
+            .trim_end()
+            .lines()
+            .next_back()
+            .is_some_and(|line| line.contains(cause))
+    );
+    assert_eq!(fs::metadata(&path).expect("the log").len(), MOST);
+    // What it would fill without: `output_at_full_speed_takes_no_memory_of_groom_ns`.
 }

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::ValueEnum;
-use groom_ns::cli::{BrokerArgs, Command, Setup, SetupWhat};
+use groom_ns::cli::{BrokerArgs, Command, Limits, Setup, SetupWhat};
 
 /// None for what isn't a command.
 pub fn words(command: &Command) -> Option<Vec<OsString>> {
@@ -75,6 +75,7 @@ pub fn words(command: &Command) -> Option<Vec<OsString>> {
             line.flag("--timeout", run.timeout.as_ref());
             line.flag("--grace", run.grace.as_ref());
             line.switch("--explain-denials", run.explain_denials);
+            line.limits(&run.limits);
             line.flag("--plan", run.plan.as_ref().map(name));
             line.switch("--json-errors", run.json_errors);
             line.switch("--quiet", run.quiet);
@@ -107,6 +108,15 @@ impl Line {
             word.push(value);
             self.0.push(word);
         }
+    }
+
+    fn limits(&mut self, limits: &Limits) {
+        self.flag("--memory", limits.memory.as_ref());
+        self.flag("--pids", limits.pids.as_ref());
+        self.flag("--cpus", limits.cpus.as_ref());
+        self.flag("--tmp-size", limits.tmp_size.as_ref());
+        self.flag("--file-size", limits.file_size.as_ref());
+        self.flag("--max-output", limits.max_output.as_ref());
     }
 
     fn args(&mut self, args: &BrokerArgs) {

@@ -72,13 +72,19 @@ pub fn check(mut run: cli::Run) {
     }
     run.clone = Some(CLONE.into());
     run.clone_mode = cli::CloneMode::Ro;
+    // Whether there is a cgroup is the host's to say.
+    (run.limits.memory, run.limits.cpus) = (None, None);
     (run.out_dir, run.uds, run.broker_log) = (None, None, None);
     run.ro_files.clear();
     run.plan = Some(PlanFormat::Text);
     run.receipt = None;
 
     let wanted = variables(&run);
-    let is_good = wanted.is_some() && has_command(&run) && has_broker(&run) && !hands_over;
+    let is_good = wanted.is_some()
+        && has_command(&run)
+        && has_broker(&run)
+        && has_limits(&run)
+        && !hands_over;
     match policy::judge(&run, &host(), Kept::default()) {
         Err(refusal) => {
             assert!(!is_good, "{refusal}");
@@ -160,6 +166,40 @@ fn has_broker(run: &cli::Run) -> bool {
             .allow_routes
             .iter()
             .all(|typed| ApiRoute::judge(typed).is_ok())
+}
+
+/// Whether each limit that is left is a number that limits something.
+fn has_limits(run: &cli::Run) -> bool {
+    let limits = &run.limits;
+    let number = |digits: &str| match digits {
+        "" => None,
+        _ if !digits.bytes().all(|digit| digit.is_ascii_digit()) => None,
+        // What is too long is too large.
+        _ => Some(digits.parse::<u128>().unwrap_or(u128::MAX)),
+    };
+    let size = |typed: &String| {
+        let units = "kmgt";
+        let unit = typed
+            .chars()
+            .last()
+            .and_then(|last| units.find(last.to_ascii_lowercase()));
+        let digits = &typed[..typed.len() - usize::from(unit.is_some())];
+        let bytes = number(digits)
+            .map(|number| number.saturating_mul(1 << unit.map_or(0, |at| 10 * (at + 1))));
+        bytes.is_some_and(|bytes| bytes > 0 && bytes <= i64::MAX as u128)
+    };
+    let share = |typed: &String| {
+        let share = typed.strip_suffix('%').map(number);
+        share.map_or_else(
+            || size(typed),
+            |share| share.is_some_and(|share| (1..=100).contains(&share)),
+        )
+    };
+    let pids = |typed: &String| number(typed).is_some_and(|pids| (1..=1 << 22).contains(&pids));
+    limits.pids.as_ref().is_none_or(pids)
+        && limits.tmp_size.as_ref().is_none_or(share)
+        && limits.file_size.as_ref().is_none_or(size)
+        && limits.max_output.as_ref().is_none_or(size)
 }
 
 /// Each thing that was typed is in the plan, and nothing else of the caller's is.

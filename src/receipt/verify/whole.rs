@@ -219,6 +219,7 @@ fn end(end: &End, found: &mut Findings) {
         | Cause::Signal { signal: own }
         | Cause::JailKilled { signal: own } => signal(*own),
         Cause::NotExecuted { .. } => matches!(code, 126 | 127),
+        Cause::Limit { which, .. } => signal(which.signal()),
         Cause::TimedOut { .. } => code == i32::from(EXIT_TIMED_OUT),
         Cause::CallerGone | Cause::Lost { .. } | Cause::ForcedToEnd { .. } => signal(libc::SIGKILL),
     };
