@@ -213,9 +213,8 @@ impl Input {
     }
 
     /// Goes on into this master of a terminal.
-    pub(super) fn attach(&mut self, master: OwnedFd) -> io::Result<()> {
-        self.inner = Some(watch(master, Interest::WRITABLE)?);
-        Ok(())
+    pub(super) fn attach(&mut self, master: AsyncFd<OwnedFd>) {
+        self.inner = Some(master);
     }
 
     /// The key, where it is the input's first line; nothing is read ahead of its end.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use nix::unistd::{dup2_stdin, dup2_stdout};
+use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -88,7 +89,7 @@ pub(super) struct Awaited {
     /// Is told the input's first line, which isn't the command's.
     pub(super) key: Option<oneshot::Sender<Result<Key, Refusal>>>,
     /// Brings the jail's terminal.
-    pub(super) terminal: Option<oneshot::Receiver<OwnedFd>>,
+    pub(super) terminal: Option<oneshot::Receiver<AsyncFd<OwnedFd>>>,
 }
 
 /// Moves the input, if there is any to be moved, and lets go of the caller's side,
@@ -105,15 +106,14 @@ pub(super) async fn feed(input: Option<&mut Input>, awaited: Awaited) -> bool {
     let Some(input) = input else {
         return false;
     };
-    let result = match awaited.terminal {
-        None => input.pump().await,
-        Some(arrives) => match arrives.await.map(|master| input.attach(master)) {
-            Ok(Ok(())) => input.pump().await,
-            Ok(failed) => failed,
-            // Nobody was started who could read it.
-            Err(_) => Ok(()),
-        },
-    };
+    if let Some(arrives) = awaited.terminal {
+        // Where it doesn't arrive, nobody was started who could read.
+        let Ok(master) = arrives.await else {
+            return false;
+        };
+        input.attach(master);
+    }
+    let result = input.pump().await;
     input.close();
     match result {
         Ok(()) => false,

@@ -7,6 +7,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::waitpid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
@@ -19,10 +21,11 @@ use crate::refusal::Refusal;
 use crate::sabotage::{Mechanism, stands};
 use crate::say;
 use crate::sys::notify::Listener;
+use crate::sys::watch::watch;
 
 use super::clock::{Clock, Due};
 use super::end::{self, End, Forced, Phase};
-use super::events::Event;
+use super::events::{Event, failed};
 use super::relay::{OUTPUT_LOST, Outputs};
 use super::terminal::Terminal;
 use super::{Jail, setup};
@@ -46,7 +49,7 @@ pub(super) struct Supervisor<'run> {
     /// Who waits for the broker's listeners.
     tell_listeners: Option<oneshot::Sender<Listening>>,
     /// Who waits for the master of the jail's terminal, to write to it.
-    tell_terminal: Option<oneshot::Sender<OwnedFd>>,
+    tell_terminal: Option<oneshot::Sender<AsyncFd<OwnedFd>>>,
     /// Who waits for the listener of the command's filter.
     tell_listener: Option<oneshot::Sender<Listener>>,
     service: Option<Service>,
@@ -122,7 +125,7 @@ impl<'run> Supervisor<'run> {
     }
 
     /// Where the jail's terminal arrives, if there is to be one.
-    pub(super) fn terminal_arrives(&mut self) -> Option<oneshot::Receiver<OwnedFd>> {
+    pub(super) fn terminal_arrives(&mut self) -> Option<oneshot::Receiver<AsyncFd<OwnedFd>>> {
         self.terminal.as_ref()?;
         let (tell, arrives) = oneshot::channel();
         self.tell_terminal = Some(tell);
@@ -152,7 +155,8 @@ impl<'run> Supervisor<'run> {
     /// The end, once the jail is gone and its output is moved, or won't be.
     pub(super) fn is_over(&mut self) -> Option<End> {
         let is_moved = self.outputs.is_empty();
-        if !is_moved && !(self.is_told_to_end && self.patience.is_none()) {
+        let is_out_of_patience = self.is_told_to_end && self.patience.is_none();
+        if !(is_moved || is_out_of_patience) {
             return None;
         }
         let end = self.end.take()?;
@@ -322,6 +326,8 @@ impl<'run> Supervisor<'run> {
             return Err(setup("recvmsg")(Errno::EBADMSG));
         };
         let [reads, writes] = terminal.attach(handed)?;
+        let writes = watch(writes, Interest::WRITABLE)
+            .map_err(|error| failed("watch the jail's terminal", &error))?;
         let is_idle = Arc::clone(&terminal.is_idle);
         self.outputs.spawn(1, reads, is_idle);
         if let Some(tell) = self.tell_terminal.take() {

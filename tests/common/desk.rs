@@ -79,12 +79,12 @@ impl Desk {
             .spawn()
             .expect("setsid starts");
         let seen = Arc::<Mutex<Vec<u8>>>::default();
-        let sees = Arc::clone(&seen);
+        let shown = Arc::clone(&seen);
         let mut reads = File::from(master.try_clone().expect("a descriptor"));
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count) = reads.read(&mut bytes) {
-                sees.lock().expect("no panic").extend(&bytes[..count]);
+                shown.lock().expect("no panic").extend(&bytes[..count]);
             }
         });
         Desk {
@@ -172,6 +172,15 @@ impl Desk {
     /// The shell's own, or the program's.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.shell.id()).expect("a pid"))
+    }
+
+    /// The program's first child.
+    pub(crate) fn child(&self) -> i32 {
+        let pid = self.pid();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.expect("a live process");
+        let first = children.split_whitespace().next().expect("a child");
+        first.parse().expect("a pid")
     }
 
     /// The number of the first job of the shell.

@@ -179,8 +179,13 @@ impl Start {
                 Some(left) => Err(format!("{left} was left behind: {}", said())),
             },
             Some(0) if told == self.complete => Ok(End::Stands),
-            // Nobody could move the output; that is said.
-            Some(1) if told == self.complete && run.stderr.contains(" is lost: ") => {
+            // Nobody could move the output, or the input; that is said.
+            Some(1)
+                if told == self.complete
+                    && [" is lost: ", "input is cut short: "]
+                        .iter()
+                        .any(|said| run.stderr.contains(said)) =>
+            {
                 Ok(End::Stands)
             }
             // 127 is libc's, before main.

@@ -71,6 +71,10 @@ const TOLERATED: &[(&str, &str)] = &[
         "ioctl:1:21505",
         "TCGETS: what isn't known to be a terminal is none, and TERM is dumb",
     ),
+    (
+        "ioctl:1:21523",
+        "TIOCGWINSZ: a terminal of unknown size is none, and the jail's has 80 by 24",
+    ),
     ("lseek", "a folder that was just opened is at its beginning"),
     ("mmap", "libc ends before main, or the program is ended"),
     ("mprotect", "libc ends before main"),

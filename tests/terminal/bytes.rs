@@ -15,7 +15,8 @@ fn every_byte_goes_through_both_ways() {
     let all: Vec<u8> = (0..=255).collect();
     desk.keys(&all);
     let came_in = desk.wait_for("<");
-    let wanted: String = all.iter().map(|byte| format!("{byte:02x}")).collect();
+    let wanted: Vec<String> = all.iter().map(|byte| format!("{byte:02x}")).collect();
+    let wanted = wanted.concat();
     assert_eq!(came_in, wanted);
     desk.wait_for(">>>");
     let seen = desk.seen();
@@ -32,7 +33,8 @@ fn a_large_paste_comes_back_whole() {
         "$G -- sh -c 'stty raw -echo; echo be''gin; head -c {count}; echo en''d'"
     ));
     desk.wait_for("begin");
-    let paste: String = (0..LINES).map(|line| format!("paste{line:06}\n")).collect();
+    let paste: Vec<String> = (0..LINES).map(|line| format!("paste{line:06}\n")).collect();
+    let paste = paste.concat();
     // While as much comes back: neither side waits for the other.
     desk.keys(&paste);
     let back = desk.wait_for("end");

@@ -2,7 +2,6 @@
 
 use nix::sys::signal::{Signal, kill};
 
-use crate::common::desk::PROMPT;
 use crate::common::host::{self, processes_named};
 use crate::common::{Desk, Workspace, is_root};
 
@@ -38,34 +37,35 @@ fn after_every_kind_of_end() {
     }
 }
 
+/// From a script: an interactive shell would put the terminal back itself.
 #[test]
 fn after_a_kill_that_nobody_can_catch() {
     let workspace = Workspace::new();
-    let (copy, name) = workspace.named_binary();
-    let mut desk = Desk::new(&workspace);
-    let before = desk.mode();
-    let line = format!(
-        "{} run --clone {} --ro-file $P -- $P sleep 60",
-        host::path_str(&copy),
-        host::path_str(&workspace.clone_dir())
-    );
     for signal in [Signal::SIGKILL, Signal::SIGABRT] {
         for whole_job in [false, true] {
-            desk.line(&line);
+            let (copy, name) = workspace.named_binary();
+            let script = format!(
+                "echo begin; read x; {} run --clone {} --ro-file $P -- $P sleep 60; exec sleep 60",
+                host::path_str(&copy),
+                host::path_str(&workspace.clone_dir())
+            );
+            let mut desk = Desk::with(&workspace, &["bash", "-c", &script]);
+            desk.wait_for("begin");
+            let before = desk.mode();
+            desk.line("");
             desk.wait_for("ready");
             assert!(
                 desk.mode() != before,
                 "vacuous: the terminal isn't in raw mode"
             );
-            let job = desk.foreground();
+            let groom = desk.child();
             let whom = if whole_job {
-                -job.as_raw()
+                -desk.pid().as_raw()
             } else {
-                job.as_raw()
+                groom
             };
             kill(nix::unistd::Pid::from_raw(whom), signal).expect("our job");
             desk.wait_for_mode("as it was", |mode| *mode == before);
-            desk.wait_for(PROMPT);
             host::wait_until_gone("a process of groom-ns", || processes_named(&name));
         }
     }
