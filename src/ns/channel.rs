@@ -63,9 +63,8 @@ pub enum FromJail {
 impl Message for FromJail {
     fn descriptors(&self) -> usize {
         match self {
-            FromJail::Terminal => 1,
+            FromJail::Terminal | FromJail::Asking => 1,
             FromJail::Listening => 2,
-            FromJail::Asking => 1,
             FromJail::Confined(_) => Evidence::FILES.len(),
             _ => 0,
         }

@@ -2,16 +2,14 @@
 //! last of all whether the broker answers, or where its key comes from.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
-use std::io::IsTerminal as _;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
+use super::caller::Caller;
 use super::grant::{Candidate, Role, existing, out_dir};
 use super::ground::Ground;
-use super::paths::{Start, resolve};
 use super::survey::{Ask, Found, walk};
 use super::{
     CloneMode, GitCovers, Granted, GrantedKind, Held, Judged, Kept, Limits, Linked, OutDir, Policy,
@@ -34,28 +32,6 @@ const ABI_SOCKETS: u32 = 9;
 /// Each socket is covered by a mount; a tree with more isn't a source tree.
 const MAX_SOCKETS: usize = 64;
 
-/// What of the calling process matters.
-struct Caller {
-    cwd: Result<Start, Errno>,
-    env: fn(&OsStr) -> Option<OsString>,
-    /// Which of descriptors 0 to 2 are terminals.
-    terminals: [fn() -> bool; 3],
-}
-
-impl Caller {
-    fn here() -> Caller {
-        Caller {
-            cwd: Start::here(),
-            env: |name| std::env::var_os(name),
-            terminals: [
-                || std::io::stdin().is_terminal(),
-                || std::io::stdout().is_terminal(),
-                || std::io::stderr().is_terminal(),
-            ],
-        }
-    }
-}
-
 /// Judges a run: everything it needs is there, of the right kind, and may be
 /// given. Nothing is made or changed; a socket of `--uds` is connected to.
 ///
@@ -75,7 +51,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     let vars = env::judge(&run.env, caller.env)?;
     let landlock = landlock::judge(run.landlock, host.landlock)?;
     let times = times::judge(run)?;
-    let terminal = terminal(caller, run);
+    let terminal = caller.terminal(run);
     let limits = Limits::judge(&run.limits, cgroup::find)?;
     let writable = run.clone_mode == cli::CloneMode::RwGitRo;
 
@@ -85,7 +61,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
         let found = worktree::repository(&all[0], out_dir_of(&all), &table)?;
         all.extend(found.into_iter().flatten());
     }
-    let homes = homes(caller)?;
+    let homes = caller.homes()?;
     for found in &all {
         places::judge(found, host, &homes)?;
     }
@@ -132,7 +108,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
         broker,
         sockets: surveyed.sockets.into_iter().collect(),
         env: vars,
-        term: (!terminal.is_empty()).then(|| term(caller)).flatten(),
+        term: (!terminal.is_empty()).then(|| caller.term()).flatten(),
         terminal,
         times,
         argv,
@@ -187,60 +163,6 @@ fn candidates(caller: &Caller, run: &cli::Run) -> Result<Vec<Candidate>, Refusal
 fn out_dir_of(all: &[Candidate]) -> Option<&Path> {
     let found = all.iter().find(|found| found.role == Role::OutDir);
     found.map(|found| found.granted.path.as_path())
-}
-
-/// The caller's home, canonical, and those of /etc/passwd. A HOME that isn't
-/// there, or that the caller can't reach, can't be what was named either.
-fn homes(caller: &Caller) -> Result<Vec<PathBuf>, Refusal> {
-    let named = (caller.env)(OsStr::new("HOME"))
-        .map(PathBuf::from)
-        .filter(|home| home.is_absolute());
-    let own = match named.as_deref().map(|home| resolve(&caller.cwd, home)) {
-        None => None,
-        Some(Ok(home)) => Some(home.path),
-        Some(Err(fault)) => match fault.errno {
-            Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::ELOOP => None,
-            errno => {
-                return Err(Refusal::new(Reason::Path, "look for the home folder")
-                    .path(&fault.at)
-                    .errno(errno)
-                    .remedy("correct HOME, or unset it"));
-            }
-        },
-    };
-    let passwd = match std::fs::read("/etc/passwd") {
-        Ok(passwd) => passwd,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => {
-            return Err(Refusal::new(Reason::Path, "look for home folders")
-                .path("/etc/passwd")
-                .errno(Errno::try_from(error).unwrap_or(Errno::EIO)));
-        }
-    };
-    Ok(places::homes(own, &String::from_utf8_lossy(&passwd)))
-}
-
-/// At a terminal that is read and written, the command gets one, unless it is told
-/// otherwise: in `ls | …` or `… | less` another program has the terminal. Asked for, it is
-/// all three descriptors; else standard error may be somewhere else, and stays there.
-fn terminal(caller: &Caller, run: &cli::Run) -> Vec<i32> {
-    let is_terminal = |number: usize| (caller.terminals[number])();
-    if run.tty {
-        vec![0, 1, 2]
-    } else if run.no_tty || !is_terminal(0) || !is_terminal(1) {
-        Vec::new()
-    } else if is_terminal(2) {
-        vec![0, 1, 2]
-    } else {
-        vec![0, 1]
-    }
-}
-
-fn term(caller: &Caller) -> Option<String> {
-    (caller.env)(OsStr::new("TERM"))?
-        .into_string()
-        .ok()
-        .filter(|term| !term.is_empty() && !term.contains(char::is_control))
 }
 
 /// What the walks over the granted trees brought.

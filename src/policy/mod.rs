@@ -2,6 +2,7 @@
 //! everything here is canonical, and its identity taken.
 
 mod broker;
+mod caller;
 mod env;
 pub mod git;
 mod git_dir;

@@ -1,10 +1,9 @@
 //! A receipt as data, written and read strictly: another field is another format.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::broker::totals::Sums;
-use crate::run::{Cause, Phase};
+use crate::run::{Cause, Denials, Phase};
 
 pub use super::jail::{
     Capabilities, Descriptors, Jail, Landlock, LandlockRule, Limits, Mount, Mounts, NAMESPACES,
@@ -50,13 +49,28 @@ pub struct Receipt {
     pub usage: Usage,
     /// Calls that were denied, where they were to be explained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub denials: Option<Vec<Value>>,
+    pub denials: Option<Denials>,
+    /// What the supervisor bounds.
+    pub supervised: Supervised,
     /// Whether the command had a terminal of the jail's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tty: Option<bool>,
+    pub tty: bool,
     /// The profile that flags came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+}
+
+/// What groom-ns itself bounds, and not the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Supervised {
+    /// Applied.
+    pub how: How,
+    /// `--timeout`, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// `--grace`, in milliseconds.
+    pub grace_ms: u64,
+    /// `--max-output`, in bytes.
+    pub max_output: Option<u64>,
 }
 
 /// groom-ns itself.

@@ -1,5 +1,6 @@
 //! What is kept of a run for its receipt, as things happen.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +19,7 @@ use nix::unistd::{Pid, getegid, geteuid, getgroups};
 use super::format::{
     Broker, Command, Descriptors, End, How, Jail, Kernel, Landlock, LandlockRule, Limits, Mounts,
     NAMESPACES, Namespace, Namespaces, Process, Program, Receipt, Rlimit, Seccomp, SelfCheck,
-    StartedBy, Times, Usage,
+    StartedBy, Supervised, Times, Usage,
 };
 use super::{FORMAT, process};
 use crate::broker::totals::Totals;
@@ -26,6 +27,7 @@ use crate::clock::{Time, milliseconds};
 use crate::confine::landlock;
 use crate::digest;
 use crate::ns::evidence::Evidence;
+use crate::plan::limits::Cgroup;
 use crate::plan::step::{Plan, Route};
 use crate::refusal::{Reason, Refusal, shown};
 use crate::run::{Ending, Phase};
@@ -203,9 +205,15 @@ impl Record {
                 total_ms: started.ms_until(ended),
             },
             usage: usage()?,
-            denials: None,
-            tty: None,
-            profile: None,
+            denials: ending.denials.clone(),
+            supervised: Supervised {
+                how: How::Applied,
+                timeout_ms: plan.times.timeout_ms,
+                grace_ms: plan.times.grace_ms,
+                max_output: plan.max_output,
+            },
+            tty: !plan.terminal().is_empty(),
+            profile: plan.profile.as_deref().map(shown),
         })
     }
 }
@@ -251,7 +259,7 @@ impl Stood {
             limits: Limits {
                 how: How::Read,
                 rlimits: self.rlimits,
-                cgroup: None,
+                cgroup: plan.cgroup.as_ref().map(limits_of),
             },
             self_check: SelfCheck {
                 how: How::Read,
@@ -259,6 +267,16 @@ impl Stood {
             },
         }
     }
+}
+
+/// The limits of the jail's cgroup, file by file: `cgroup::Leaf` has read each back, and
+/// had refused another value. Of `cpu.max` it is the quota of each period.
+fn limits_of(cgroup: &Cgroup) -> BTreeMap<String, u64> {
+    let settings = cgroup.settings().into_iter();
+    let number = |value: &str| value.split(' ').next().and_then(|word| word.parse().ok());
+    settings
+        .filter_map(|(file, value)| Some((file.to_owned(), number(&value)?)))
+        .collect()
 }
 
 /// A value's one word, as the plan prints it.

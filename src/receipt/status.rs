@@ -49,6 +49,10 @@ pub enum Event<'run> {
     },
     /// The command's process is confined and about to execute the command.
     Running,
+    /// groom-ns stops, as the command has; nothing is said until it goes on.
+    Stopped,
+    /// It goes on, and the command with it.
+    Continued,
     /// The run is over.
     Ended {
         /// What groom-ns exits with.

@@ -88,6 +88,16 @@ impl Told {
         self.status.say(Event::Running);
     }
 
+    /// groom-ns stops, as the command has.
+    pub(crate) fn stopped(&self) {
+        self.status.say(Event::Stopped);
+    }
+
+    /// It goes on.
+    pub(crate) fn continued(&self) {
+        self.status.say(Event::Continued);
+    }
+
     /// All is over. Returns the exit code: a receipt that was asked for and can't be
     /// written is said, and must not look like success.
     pub fn ended(self, plan: &Plan, ending: &Ending) -> u8 {

@@ -87,7 +87,9 @@ impl Supervisor<'_> {
         self.is_told_to_stop = false;
         self.is_stopped = true;
         let alarm = self.clock.wake()?;
+        self.told.stopped();
         stop_here(has_terminal)?;
+        self.told.continued();
         drop(alarm);
         // With SIGCONT among them, unless the kernel has let nothing stop: a job that no
         // shell could continue isn't stopped (setpgid(2), orphaned groups).

@@ -43,6 +43,76 @@ fn every_end_is_told() {
     }
 }
 
+/// What groom-ns itself put an end to, and the policy that asks for it.
+#[test]
+fn an_end_by_a_limit_is_told() {
+    let made = Made::new();
+    let timed = |flag: &str, time: &str| made.jail().flag(flag, time).flag("--grace", "100ms");
+    for (jail, argv, code, cause, policy) in [
+        (
+            timed("--timeout", "50ms"),
+            &["sleep", "1000"][..],
+            124,
+            json!({"kind": "timed-out", "limit_ms": 50}),
+            "timeout-max-s = 1",
+        ),
+        (
+            made.jail().flag("--max-output", "1000"),
+            &["yes"],
+            137,
+            json!({"kind": "limit", "which": "max-output", "value": 1000}),
+            "max-output = 1000",
+        ),
+        (
+            made.jail().flag("--file-size", "1000"),
+            &["sh", "-c", "exec head -c 1001 /dev/zero > /tmp/file"],
+            153,
+            json!({"kind": "limit", "which": "file-size", "value": 1000}),
+            "rlimits = { fsize = 1000 }",
+        ),
+    ] {
+        let (run, receipt) = made.of(jail, argv);
+        assert_eq!(run.code, Some(code), "{run:#?}");
+        assert_eq!(receipt["end"]["cause"], cause);
+        let verified = made.verify(policy);
+        assert_eq!(verified.code, Some(0), "{argv:?}: {verified:#?}");
+        // An end and its code tell the same.
+        let mut bent = receipt;
+        bent["end"]["code"] = json!(0);
+        assert_eq!(made.verify_value(&bent, "").code, Some(1));
+    }
+}
+
+#[test]
+fn a_terminal_a_profile_and_denials_are_told() {
+    let made = Made::new();
+    let (_, plain) = made.of(made.jail(), &["true"]);
+    let names = ["profile", "denials"].map(|name| plain.get(name));
+    assert_eq!((&plain["tty"], names), (&json!(false), [None, None]));
+
+    let profile = made.workspace.file("kept/profile.toml", "timeout = \"1h\"");
+    let jail = made
+        .jail()
+        .switch("--tty")
+        .switch("--explain-denials")
+        .flag("--profile", &profile);
+    let (run, receipt) = made.of(jail, &["unshare", "--mount", "true"]);
+    assert_eq!(run.code, Some(1), "{run:#?}");
+    assert_eq!(receipt["tty"], true);
+    assert_eq!(receipt["profile"], profile.to_str().unwrap());
+    assert_eq!(receipt["supervised"]["timeout_ms"], 3_600_000);
+    let calls = receipt["denials"]["calls"].as_array().unwrap();
+    let unshare = calls.iter().find(|call| call["syscall"] == "unshare");
+    let unshare = unshare.unwrap_or_else(|| panic!("{calls:?}"));
+    assert_eq!(
+        (&unshare["count"], &unshare["errno"]),
+        (&json!(1), &json!("EPERM"))
+    );
+    assert_eq!(unshare["program"]["comm"], "unshare");
+    assert_eq!(made.verify("").code, Some(0));
+    assert_eq!(made.verify("denials = false").code, Some(1));
+}
+
 #[test]
 fn a_signal_to_groom_ns_is_told() {
     let made = Made::new();

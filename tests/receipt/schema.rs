@@ -51,6 +51,12 @@ fn receipts_obey_their_schema() {
         made.of(jail(), &["/no/such/program"]),
         made.of(jail().switch("--allow-ptrace"), &["true"]),
         made.of(broker, &["true"]),
+        made.of(
+            jail().switch("--tty").switch("--explain-denials"),
+            &["unshare", "--mount"],
+        ),
+        made.of(jail().flag("--timeout", "10ms"), &["sleep", "1000"]),
+        made.of(jail().flag("--max-output", "10"), &["yes"]),
     ]
     .into_iter()
     .map(|(_, receipt)| receipt)

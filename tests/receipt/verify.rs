@@ -285,7 +285,17 @@ fn each_key_is_asked_of_other_receipts() {
             "max-age-s = 3600",
         ),
         ("/warnings", json!(["careful"]), "warnings = false"),
-        ("/denials", json!([{"call": "mount"}]), "denials = false"),
+        (
+            "/denials",
+            json!({"calls": [], "others": 1}),
+            "denials = false",
+        ),
+        (
+            "/supervised/timeout_ms",
+            json!(3_600_001),
+            "timeout-max-s = 3600",
+        ),
+        ("/supervised/max_output", json!(1025), "max-output = 1024"),
         ("/kernel/release", json!("unknown"), "kernel-min = '1.0'"),
         (
             "/jail/landlock/absent",
@@ -306,8 +316,27 @@ fn each_key_is_asked_of_other_receipts() {
         made.verify_value(&slow, "max-command-s = 3600").code,
         Some(1)
     );
-    let quiet = bent(&good, "/denials", json!([]));
-    assert_eq!(made.verify_value(&quiet, "denials = false").code, Some(0));
+    for (at, value, policy) in [
+        (
+            "/denials",
+            json!({"calls": [], "others": 0}),
+            "denials = false",
+        ),
+        (
+            "/supervised/timeout_ms",
+            json!(3_600_000),
+            "timeout-max-s = 3600",
+        ),
+        ("/supervised/max_output", json!(1024), "max-output = 1024"),
+    ] {
+        assert_eq!(
+            made.verify_value(&good, policy).code,
+            Some(1),
+            "absent: {policy}"
+        );
+        let obeys = bent(&good, at, value);
+        assert_eq!(made.verify_value(&obeys, policy).code, Some(0), "{policy}");
+    }
 }
 
 #[test]

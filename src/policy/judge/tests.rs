@@ -2,6 +2,9 @@
 
 use std::os::unix::net::UnixListener;
 
+use std::ffi::OsString;
+
+use super::super::paths::Start;
 use super::*;
 use crate::cli::Command;
 use crate::policy::testing::{TempDir, host};

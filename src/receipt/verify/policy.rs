@@ -49,6 +49,10 @@ pub struct Policy {
     pub max_age_s: Option<u64>,
     /// How long the command may have run, in seconds.
     pub max_command_s: Option<u64>,
+    /// The longest `--timeout`, in seconds, which must be there.
+    pub timeout_max_s: Option<u64>,
+    /// The largest `--max-output`, in bytes, which must be there.
+    pub max_output: Option<u64>,
     /// Whether groom-ns may have warned.
     pub warnings: Option<bool>,
     /// Whether calls may have been denied, where that was to be explained.
@@ -169,12 +173,21 @@ impl Policy {
                 format!("{ms:?}"),
             );
         }
+        let supervised = &receipt.supervised;
+        if let Some(most) = self.timeout_max_s {
+            let most = most.saturating_mul(1000);
+            at_most("supervised.timeout_ms", supervised.timeout_ms, most, found);
+        }
+        if let Some(most) = self.max_output {
+            at_most("supervised.max_output", supervised.max_output, most, found);
+        }
         if self.warnings == Some(false) {
             let warnings = &receipt.warnings;
             found.must(warnings.is_empty(), "warnings", "none", warnings.join("; "));
         }
         if self.denials == Some(false) {
-            let count = receipt.denials.as_ref().map(Vec::len);
+            let denials = receipt.denials.as_ref();
+            let count = denials.map(|denials| denials.calls.len() as u64 + denials.others);
             let count_found = count.map_or("no list".to_owned(), |count| count.to_string());
             found.must(count == Some(0), "denials", "a list with none", count_found);
         }

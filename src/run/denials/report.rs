@@ -1,6 +1,7 @@
 //! What was denied, to whom, and why: for the last lines of a run, and for whoever wants
 //! it as data.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use libc::c_long;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::call;
 use crate::confine::seccomp::{Answer, Call, Rule};
@@ -27,7 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The calls that the filter denied to the command and all that came of it, without
 /// those of the self-check.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Denials {
     /// A kind of call each, in the order in which the first of it came.
     pub calls: Vec<Denied>,
@@ -37,27 +39,29 @@ pub struct Denials {
 
 /// Calls of one kind: the same call with the same arguments that matter, by the same
 /// program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Denied {
     /// How many.
     pub count: u64,
     /// The call's name, as the manual has it.
-    pub syscall: &'static str,
+    pub syscall: Cow<'static, str>,
     /// The same with the arguments that matter.
     pub call: String,
     /// The errno's name; `0` is success, with nothing done.
-    pub errno: &'static str,
+    pub errno: Cow<'static, str>,
     /// Who called; none if it was gone before it could be looked at.
     pub program: Option<Program>,
     /// The rule's reason.
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
     /// The flag that allows it, if there is one.
-    pub remedy: Option<&'static str>,
+    pub remedy: Option<Cow<'static, str>>,
 }
 
 /// A program by the names that /proc has for it, escaped for a terminal (proc_pid_exe(5),
 /// proc_pid_comm(5)).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Program {
     /// The executable, as it is called in the jail: an interpreter, where a script runs.
     pub exe: String,
@@ -117,12 +121,12 @@ impl Denials {
         } else {
             self.calls.push(Denied {
                 count: 1,
-                syscall: name.name(),
+                syscall: name.name().into(),
                 call,
-                errno: rule.answer.name(),
+                errno: rule.answer.name().into(),
                 program,
-                why: rule.why,
-                remedy: rule.remedy(),
+                why: rule.why.into(),
+                remedy: rule.remedy().map(Cow::from),
             });
         }
     }
@@ -157,7 +161,7 @@ impl Denied {
     fn has_other_ways(&self) -> bool {
         [Answer::Enosys, Answer::Zero]
             .map(Answer::name)
-            .contains(&self.errno)
+            .contains(&self.errno.as_ref())
     }
 
     fn line(&self) -> String {
@@ -174,6 +178,7 @@ impl Denied {
         };
         let remedy = self
             .remedy
+            .as_ref()
             .map_or_else(String::new, |flag| format!("; {flag} lifts it"));
         format!("{count}x {call} is {errno}, to {who}: {why}{remedy}")
     }
