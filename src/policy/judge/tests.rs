@@ -1,8 +1,7 @@
 //! Whole judgements over real trees.
 
-use std::os::unix::net::UnixListener;
-
 use std::ffi::OsString;
+use std::os::unix::net::UnixListener;
 
 use super::super::paths::Start;
 use super::*;
