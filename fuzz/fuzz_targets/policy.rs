@@ -83,6 +83,8 @@ impl<'t> Case<'t> {
         };
         let with_broker = first(b'k').is_some() || first(b'l').is_some();
         let run = cli::Run {
+            profile: None,
+            found_profile: None,
             clone: first(b'c'),
             clone_mode,
             git_worktree: mode & 64 != 0,
@@ -94,6 +96,8 @@ impl<'t> Case<'t> {
             broker_args: broker::args(first(b'k'), first(b'a')),
             shim_port: None,
             broker_log: first(b'l'),
+            receipt: None,
+            status_fd: None,
             landlock: cli::Landlock::BestEffort,
             allow_ptrace: false,
             tty: false,
@@ -105,6 +109,8 @@ impl<'t> Case<'t> {
             // Nothing is waited for then.
             plan: Some(PlanFormat::Text),
             json_errors: false,
+            quiet: false,
+            verbose: false,
             command: vec!["true".into()],
         };
         let host = host(mode);

@@ -27,6 +27,7 @@ pub fn words(command: &Command) -> Option<Vec<OsString>> {
             line.switch("--install", apparmor.install);
             line.switch("--remove", apparmor.remove);
             line.switch("--json-errors", apparmor.json_errors);
+        }
         Command::Verify(verify) => {
             line.word("verify");
             line.flag("--policy", Some(&verify.policy));
