@@ -14,7 +14,7 @@ use crate::refusal::{Reason, Refusal, shown};
 
 /// Print a script that completes groom-ns's command lines.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-#[command(after_help = "\\
+#[command(after_help = "\
 Examples:
   groom-ns completions bash > ~/.local/share/bash-completion/completions/groom-ns
   groom-ns completions zsh > ~/.zfunc/_groom-ns
@@ -38,7 +38,7 @@ pub(super) enum Shell {
 
 /// Print a manual page.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-#[command(after_help = "\\
+#[command(after_help = "\
 Examples:
   groom-ns man | man -l -
   groom-ns man run > ~/.local/share/man/man1/groom-ns-run.1")]
@@ -90,7 +90,9 @@ impl Man {
         let usage = usage.trim_start_matches("Usage: ").to_owned();
         let mut roff = Vec::new();
         // A Vec takes all that is written to it.
-        let _ = Page::new(page.override_usage(usage)).render(&mut roff);
+        let _ = Page::new(page.override_usage(usage))
+            .source(format!("{NAME} {}", env!("CARGO_PKG_VERSION")))
+            .render(&mut roff);
         Ok(String::from_utf8_lossy(&roff).replace("\n.SH EXTRA\n", "\n.SH NOTES\n"))
     }
 }

@@ -50,6 +50,11 @@ pub fn map_refused(file: &str, errno: Errno) -> Refusal {
 
 fn namespaces_remedy(errno: Errno) -> Cow<'static, str> {
     match errno {
+        Errno::EINVAL | Errno::ENOMEM if is_half_unshared() => {
+            "this process's children would be in another pid namespace than it is: start it by \
+             `unshare --fork`"
+                .into()
+        }
         Errno::ENOSPC | Errno::EUSERS => match exhausted_limit() {
             Some((name, value)) => {
                 format!("user.{name} is {value}: raise it with `sysctl -w user.{name}=10000`").into()
@@ -68,6 +73,15 @@ fn namespaces_remedy(errno: Errno) -> Cow<'static, str> {
         Errno::EAGAIN | Errno::ENOMEM => "too many processes or too little memory: see `ulimit -u`".into(),
         _ => "please report this with `uname -r`".into(),
     }
+}
+
+/// Whether `unshare --pid` without `--fork` has been here: such a process can have one
+/// child, pid 1, and then none any more (pid_namespaces(7)).
+fn is_half_unshared() -> bool {
+    let own = fs::read_link("/proc/self/ns/pid");
+    let childrens = fs::read_link("/proc/self/ns/pid_for_children");
+    // Before the first child there is nothing to link to.
+    own.is_ok() && own.ok() != childrens.ok()
 }
 
 /// A namespace limit of zero, or else the one on user namespaces: the kernel
