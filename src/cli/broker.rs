@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 
 /// Whose API a broker opens onto.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,7 +37,7 @@ pub struct BrokerArgs {
     pub upstream: Option<String>,
 
     /// Certificates (PEM) that the API's may be signed with, beside the system's roots
-    #[arg(long, value_name = "FILE", requires = "broker", help_heading = API)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "broker", help_heading = API)]
     pub upstream_ca: Option<PathBuf>,
 
     /// Where the key comes from.
@@ -69,7 +69,7 @@ pub struct KeyArgs {
 
     /// Read the key from this file or FIFO, no link; in a run it may not lie in what
     /// the command sees
-    #[arg(long, value_name = "FILE", help_heading = API)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = API)]
     pub key_file: Option<PathBuf>,
 
     /// Read the key from this descriptor, 3 or higher
@@ -111,11 +111,11 @@ pub struct Broker {
     pub peer_uid: Option<u32>,
 
     /// Ask every client for the token in this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
 
     /// Append a line of JSON a request to this file [default: standard error]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
 
     /// Print a refusal as one line of JSON
@@ -142,7 +142,7 @@ pub struct Shim {
     pub port: u16,
 
     /// The socket
-    #[arg(value_name = "SOCKET")]
+    #[arg(value_name = "SOCKET", value_hint = ValueHint::FilePath)]
     pub socket: PathBuf,
 
     /// Print a refusal as one line of JSON

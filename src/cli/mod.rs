@@ -13,7 +13,7 @@ mod verify;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use crate::refusal::{Reason, Refusal, shown};
@@ -191,19 +191,49 @@ fn refuse(error: &clap::Error, subcommand: Option<&OsString>) -> Refusal {
         .collect();
     let line = paragraph.join(" ");
     let line = line.strip_prefix("error: ").unwrap_or(&line);
-    refusal.about(shown(Path::new(line))).remedy(
-        match subcommand.and_then(|word| OsStr::to_str(word)) {
-            Some("broker") => "see `groom-ns broker --help`",
-            Some("prove") => "see `groom-ns prove --help`",
-            Some("completions") => "as in `groom-ns completions bash`",
-            Some("man") => "as in `groom-ns man run`",
-            Some("check") => "see `groom-ns check --help`",
-            Some("setup") => "as in `groom-ns setup apparmor --print`",
-            Some("verify") => "see `groom-ns verify --help`",
-            Some("shim") => "as in `groom-ns shim 8080 /run/broker.sock`",
-            _ => "the command follows `--`, as in `groom-ns run -- CMD`; see `groom-ns run --help`",
-        },
-    )
+    let refusal = refusal.about(shown(Path::new(line)));
+    if let Some(meant) = meant(error) {
+        return refusal.remedy(format!("did you mean `{meant}`?"));
+    }
+    refusal.remedy(match subcommand.and_then(|word| OsStr::to_str(word)) {
+        Some("broker") => "see `groom-ns broker --help`",
+        Some("prove") => "see `groom-ns prove --help`",
+        Some("completions") => "as in `groom-ns completions bash`",
+        Some("man") => "as in `groom-ns man run`",
+        Some("check") => "see `groom-ns check --help`",
+        Some("setup") => "as in `groom-ns setup apparmor --print`",
+        Some("verify") => "see `groom-ns verify --help`",
+        Some("shim") => "as in `groom-ns shim 8080 /run/broker.sock`",
+        Some("run") if !wants_command(error) => "see `groom-ns run --help`",
+        Some("help") => "see `groom-ns --help`",
+        _ => "the command follows `--`, as in `groom-ns run -- CMD`; see `groom-ns run --help`",
+    })
+}
+
+/// Whether a command was forgotten, or the dashes before it: a word that isn't a flag.
+fn wants_command(error: &clap::Error) -> bool {
+    match error.kind() {
+        ErrorKind::MissingRequiredArgument => true,
+        ErrorKind::UnknownArgument => matches!(
+            error.get(ContextKind::InvalidArg),
+            Some(ContextValue::String(word)) if !word.starts_with('-')
+        ),
+        _ => false,
+    }
+}
+
+/// The flag, value or subcommand that is nearest to what isn't known.
+fn meant(error: &clap::Error) -> Option<&str> {
+    let kinds = [
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedValue,
+        ContextKind::SuggestedSubcommand,
+    ];
+    kinds.into_iter().find_map(|kind| match error.get(kind)? {
+        ContextValue::String(word) => Some(word.as_str()),
+        ContextValue::Strings(words) => words.first().map(String::as_str),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 
 use super::ProfileFile;
 use super::broker::{BrokerArgs, Provider};
@@ -23,7 +23,7 @@ use crate::say::Loudness;
 pub struct Run {
     /// Take flags, and the command, from this TOML file: a flag's long name is its key;
     /// what is typed wins; relative paths start at the file's folder
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub profile: Option<PathBuf>,
 
     /// Where it was found; there if it was read.
@@ -32,7 +32,7 @@ pub struct Run {
 
     /// The checkout that the command works in, at the same path inside
     /// [default: the current folder]
-    #[arg(long, value_name = "DIR", help_heading = SIGHT)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = SIGHT)]
     pub clone: Option<PathBuf>,
 
     /// Whether the command may write to the clone
@@ -46,12 +46,12 @@ pub struct Run {
 
     /// A folder that the command may write to, at the same path inside; made if
     /// it isn't there
-    #[arg(long, value_name = "DIR", help_heading = SIGHT)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = SIGHT)]
     pub out_dir: Option<PathBuf>,
 
     /// A file or folder that the command may read and execute, at its own path; may
     /// be repeated
-    #[arg(long = "ro-file", value_name = "PATH", help_heading = SIGHT)]
+    #[arg(long = "ro-file", value_name = "PATH", value_hint = ValueHint::FilePath, help_heading = SIGHT)]
     pub ro_files: Vec<PathBuf>,
 
     /// A variable for the command; KEY alone takes the value from groom-ns's own
@@ -63,7 +63,7 @@ pub struct Run {
     /// answer `GET /healthz`
     // Each by name: for a flag that conflicts clap asks for nothing else, --broker
     // included.
-    #[arg(long, value_name = "SOCKET",
+    #[arg(long, value_name = "SOCKET", value_hint = ValueHint::FilePath,
           conflicts_with_all = ["broker", "broker-flags", "key", "shim_port", "broker_log"], help_heading = BROKER)]
     pub uds: Option<PathBuf>,
 
@@ -82,12 +82,12 @@ pub struct Run {
 
     /// Append a line of JSON a request to this file; it may not lie in what the
     /// command sees
-    #[arg(long, value_name = "FILE", requires = "broker", help_heading = BROKER)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "broker", help_heading = BROKER)]
     pub broker_log: Option<PathBuf>,
 
     /// Write what was enforced, and how the run ended, to this file as JSON; it may not
     /// lie in what the command sees; a receipt that lies there is removed first
-    #[arg(long, value_name = "FILE", help_heading = TOLD)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = TOLD)]
     pub receipt: Option<PathBuf>,
 
     /// Write a line of JSON to descriptor N, 3 or higher, as things happen
@@ -173,7 +173,8 @@ Exit codes: the command's own; 128+n if signal n ended it; 124 if its time was u
 other reason.
 
 Examples:
-  groom-ns run -- make test
+  groom-ns run -- ls -la
+  groom-ns run --clone-mode rw-git-ro -- make test
   groom-ns run --clone-mode rw-git-ro --out-dir ../out -- ./agent
   groom-ns run --broker anthropic --key-env ANTHROPIC_API_KEY -- ./agent
   groom-ns run --profile ~/.config/groom-ns/agent.toml

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 
 /// Compare a receipt with what it should be.
 ///
@@ -16,7 +16,7 @@ pub struct Verify {
     pub receipt: PathBuf,
 
     /// What it should be, as TOML; an empty file asks for a whole receipt and no more
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub policy: PathBuf,
 
     /// Print the deviations as JSON, and a refusal as one line of JSON
