@@ -22,7 +22,18 @@ impl Tmux {
             path_str(&workspace.clone_dir())
         );
         let shell = format!("env PS1='desk$ ' G='{groom}' bash --noprofile --norc -i");
-        tmux.ask(&["new-session", "-d", "-x", "80", "-y", "24", &shell]);
+        let root = path_str(workspace.root());
+        tmux.ask(&[
+            "new-session",
+            "-d",
+            "-c",
+            root,
+            "-x",
+            "80",
+            "-y",
+            "24",
+            &shell,
+        ]);
         tmux.wait_for("the prompt", |screen| screen.starts_with("desk$"));
         tmux
     }
