@@ -2,6 +2,7 @@
 //! gives one file two paths; by their text they are apart, and by their inodes
 //! too if one lies somewhere beneath the other.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::GitCovers;
@@ -46,6 +47,39 @@ pub(crate) fn locate(table: &[Mount], path: &Path) -> Option<Spot> {
         seen: path.to_owned(),
         device: mount.device.clone(),
         inner: join(&mount.root, rest),
+    })
+}
+
+/// Every folder that has a place beneath it, sorted: by each path that any mount gives to
+/// the place, or to what holds it. Never the place itself.
+pub(crate) fn above(table: &[Mount], path: &Path) -> Vec<PathBuf> {
+    let mut met = BTreeSet::new();
+    let mut next = vec![path.to_owned()];
+    while let Some(path) = next.pop() {
+        if met.insert(path.clone()) {
+            next.extend(path.parent().map(Path::to_owned));
+            let spot = locate(table, &path);
+            next.extend(spot.iter().flat_map(|spot| ways(table, spot)));
+        }
+    }
+    let own = locate(table, path);
+    let is_own = |other: &Path| {
+        let spots = own.as_ref().zip(locate(table, other));
+        other == path || spots.is_some_and(|(own, spot)| own.relation(&spot) == Relation::Equals)
+    };
+    met.retain(|other| !is_own(other));
+    met.into_iter().collect()
+}
+
+/// The paths by which a place, and each folder above it in its filesystem, is seen.
+fn ways(table: &[Mount], spot: &Spot) -> impl Iterator<Item = PathBuf> {
+    let shows = table.iter().filter(|mount| mount.device == spot.device);
+    shows.flat_map(move |mount| {
+        spot.inner.ancestors().filter_map(move |inner| {
+            let seen = join(&mount.point, inner.strip_prefix(&mount.root).ok()?);
+            let found = locate(table, &seen)?;
+            (found.device == spot.device && found.inner == inner).then_some(seen)
+        })
     })
 }
 

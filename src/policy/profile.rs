@@ -2,6 +2,7 @@
 //! what it holds, least of all the command. It is read before the rest of the line is
 //! known; where it lies is judged once that is.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use nix::sys::stat::{FileStat, Mode};
@@ -9,7 +10,7 @@ use nix::unistd::geteuid;
 
 use super::grant::Candidate;
 use super::ground::Ground;
-use super::location::Tree;
+use super::location::{self, Tree};
 use super::own::{PROFILE, read_whole};
 use super::paths::Start;
 use crate::cli::{self, ProfileFile};
@@ -83,26 +84,38 @@ pub(super) fn judge(
     }
     ground.own_choice(PROFILE, &found.followed)?;
     ground.trusted(PROFILE, &found.path)?;
-    let Some(around) = checkout_around(&clone.granted.path, homes) else {
-        return Ok(());
-    };
-    let tree = Tree::of(table, around);
-    let mut places = std::iter::once(&found.path).chain(&found.followed);
-    match places.find(|place| tree.holds(table, place)) {
-        None => Ok(()),
-        Some(place) => Err(PROFILE.refusal("judge").path(place).remedy(format!(
-            "it lies in the checkout that the clone is a part of ({}), where a stranger may have written it: keep it elsewhere",
-            shown(around)
-        ))),
+    for around in checkouts_around(&clone.granted.path, homes, table) {
+        let tree = Tree::of(table, &around);
+        let mut places = std::iter::once(&found.path).chain(&found.followed);
+        if let Some(place) = places.find(|place| tree.holds(table, place)) {
+            return Err(PROFILE.refusal("judge").path(place).remedy(format!(
+                "it lies in the checkout that the clone is a part of ({}), where a stranger may have written it: keep it elsewhere",
+                shown(&around)
+            )));
+        }
     }
+    Ok(())
 }
 
-/// The innermost checkout that holds a clone without being it. A home under version
-/// control is none: it holds more than a stranger's files.
-fn checkout_around<'c>(clone: &'c Path, homes: &[PathBuf]) -> Option<&'c Path> {
-    let mut folders = clone.ancestors();
-    let checkout = folders.find(|dir| dir.join(".git").symlink_metadata().is_ok())?;
-    (checkout != clone && !homes.iter().any(|home| home == checkout)).then_some(checkout)
+/// Every checkout that holds a clone without being it, whatever mounts lead there: the
+/// innermost may be the command's own making. A home under version control is none, and
+/// nor is what holds it: there is more in it than a stranger's files.
+fn checkouts_around(clone: &Path, homes: &[PathBuf], table: &[Mount]) -> Vec<PathBuf> {
+    let holds_home = |dir: &Path| {
+        let tree = Tree::of(table, dir);
+        homes.iter().any(|home| tree.holds(table, home))
+    };
+    let mut folders = location::above(table, clone);
+    folders.retain(|dir| has_git(dir) && !holds_home(dir));
+    folders
+}
+
+fn has_git(dir: &Path) -> bool {
+    match dir.join(".git").symlink_metadata() {
+        Ok(_) => true,
+        // What can't be looked at may be one.
+        Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    }
 }
 
 #[cfg(test)]
@@ -141,13 +154,15 @@ mod tests {
     }
 
     #[test]
-    fn the_checkout_around_a_clone() {
+    fn the_checkouts_around_a_clone() {
         let temp = TempDir::new();
         for dir in [
             "home/.git",
             "home/src/.git",
             "home/src/part/deep",
             "home/src/own",
+            "home/src/made/.git",
+            "home/src/made/deep",
         ] {
             temp.dir(dir);
         }
@@ -155,17 +170,25 @@ mod tests {
         temp.file("home/src/own/.git", "gitdir: elsewhere");
         let homes = [temp.at("home")];
         for (clone, around) in [
-            ("home/src", None),
-            ("home/src/own", None),
-            ("home/src/part", Some("home/src")),
-            ("home/src/part/deep", Some("home/src")),
-            ("home/other", None),
-            ("", None),
+            ("home/src", &[][..]),
+            ("home/src/own", &["home/src"]),
+            ("home/src/part", &["home/src"]),
+            ("home/src/part/deep", &["home/src"]),
+            // The command of an earlier run can make the inner one.
+            ("home/src/made", &["home/src"]),
+            ("home/src/made/deep", &["home/src", "home/src/made"]),
+            ("home/other", &[]),
+            ("", &[]),
         ] {
-            let found = checkout_around(&temp.at(clone), &homes).map(Path::to_owned);
-            assert_eq!(found, around.map(|around| temp.at(around)), "{clone}");
+            let found = checkouts_around(&temp.at(clone), &homes, &[]);
+            let around = around.iter().map(|around| temp.at(around));
+            assert_eq!(found, around.collect::<Vec<_>>(), "{clone}");
         }
         let clone = temp.at("home/other");
-        assert_eq!(checkout_around(&clone, &[]), Some(&*temp.at("home")));
+        assert_eq!(checkouts_around(&clone, &[], &[]), [temp.at("home")]);
+        let inner = [temp.at("home/src/part")];
+        let clone = temp.at("home/src/made");
+        let found = checkouts_around(&clone, &inner, &[]);
+        assert_eq!(found, [] as [PathBuf; 0], "home and src hold a home");
     }
 }

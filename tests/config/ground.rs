@@ -7,7 +7,7 @@ use std::process::Command;
 use super::profile::write;
 use crate::common::host::chmod;
 use crate::common::jail::{binary, spawn};
-use crate::common::{Jail, Workspace, finish, is_root, path_str};
+use crate::common::{Jail, Run, Workspace, finish, is_root, path_str};
 
 const TEXT: &str = "env = ['FROM=profile']";
 
@@ -74,6 +74,12 @@ fn no_profile_comes_from_where_the_command_writes() {
     }
 }
 
+fn lies_around(run: &Run) {
+    run.assert_refused("path");
+    let said = "the checkout that the clone is a part of";
+    assert!(run.refusal().contains(said), "{run:#?}");
+}
+
 /// A clone can be a part of a checkout, and what lies beside it is as strange.
 #[test]
 fn no_profile_comes_from_the_checkout_around_the_clone() {
@@ -90,15 +96,17 @@ fn no_profile_comes_from_the_checkout_around_the_clone() {
         finish(spawn(command.args(["--", "echo", "ran"])))
     };
     for path in ["clone/ci/p.toml", "link", "clone/ci/link"] {
-        let run = run(path);
-        run.assert_refused("path");
-        assert!(
-            run.refusal()
-                .contains("the checkout that the clone is a part of"),
-            "{run:#?}"
-        );
+        lies_around(&run(path));
     }
     assert_eq!(run("conf/p.toml").outcome(), "ran");
+    // The command of one run makes a repository of the next one's clone.
+    for file in ["part/.git/HEAD", "part/.git"] {
+        let made = workspace.file(&format!("clone/{file}"), "made by the command");
+        lies_around(&run("clone/ci/p.toml"));
+        let top = workspace.path("clone/part/.git");
+        fs::remove_file(made).expect("it was made");
+        let _ = fs::remove_dir(top);
+    }
     // Control: without the .git nothing tells that they belong together.
     fs::rename(workspace.path("clone/.git"), workspace.path("git")).expect("moved");
     assert_eq!(run("clone/ci/p.toml").outcome(), "ran");
@@ -124,6 +132,18 @@ fn no_bind_mount_hides_where_it_lies() {
             LIES,
         );
     }
+    // Nor is a part of the checkout hidden, if it is the clone.
+    workspace.folder("clone/part");
+    let part = |profile: &str| {
+        workspace
+            .jail()
+            .flag("--clone", workspace.path("elsewhere"))
+            .in_situation(&["mounts", &bind("clone/part", "elsewhere")])
+            .flag("--profile", workspace.path(profile))
+            .run_program(&["printenv", "FROM"])
+    };
+    lies_around(&part("clone/p.toml"));
+    assert_eq!(part("conf/p.toml").code, Some(0), "vacuous");
     // Control: a bind mount as such is no reason.
     let jail = workspace
         .jail_with_out()

@@ -55,6 +55,40 @@ fn places() {
     assert_eq!(locate(&[], Path::new("/x")), None);
 }
 
+#[test]
+fn folders_above_a_place() {
+    let table = table(&[
+        ROOT,
+        "21 20 8:1 /w/co/pkg /mnt/pkg",
+        "22 20 8:2 / /w/data",
+        "23 20 8:2 /sub /srv/sub",
+        // Nothing of it is seen at its own path.
+        "24 20 8:3 / /hidden",
+        "25 20 8:1 /hidden/co/pkg /mnt/hidden",
+    ]);
+    for (path, folders) in [
+        ("/", &[][..]),
+        ("/w/co/pkg", &["/", "/mnt", "/w", "/w/co"]),
+        ("/mnt/pkg", &["/", "/mnt", "/w", "/w/co"]),
+        (
+            "/mnt/pkg/in",
+            &["/", "/mnt", "/mnt/pkg", "/w", "/w/co", "/w/co/pkg"],
+        ),
+        ("/w/data/sub", &["/", "/srv", "/w", "/w/data"]),
+        ("/srv/sub", &["/", "/srv", "/w", "/w/data"]),
+        ("/mnt/hidden", &["/", "/mnt"]),
+    ] {
+        let found = above(&table, Path::new(path));
+        assert_eq!(
+            found,
+            folders.iter().map(Path::new).collect::<Vec<_>>(),
+            "{path}"
+        );
+    }
+    let found = above(&[], Path::new("/a/b"));
+    assert_eq!(found, [Path::new("/"), Path::new("/a")], "without a table");
+}
+
 /// Judges these places with `/c/.git` and `/c/n/.git` covered, if `rw`.
 fn judged(lines: &[&str], rw: bool, all: &[(Role, &str)]) -> Option<Reason> {
     let table = table(&[&[ROOT], lines].concat());
