@@ -118,10 +118,8 @@ fn show_check(asked: &cli::Check, report: &check::Report) -> Result<ExitCode> {
 fn begin(command: &Command) -> Result<Kept, Refusal> {
     host::caller()?;
     // Whatever refuses this run, the last one's receipt isn't taken for its own.
-    if let Command::Run(run) = command
-        && let (Some(file), None) = (&run.receipt, run.plan)
-    {
-        policy::remove_stale_receipt(file)?;
+    if let Command::Run(run) = command {
+        policy::remove_stale_receipt(run)?;
     }
     // Before anything is opened and kept: it could get one of their numbers.
     let kept = Kept::take(command)?;

@@ -62,6 +62,7 @@ fn profile(words: &[OsString]) {
         let file = ProfileFile {
             path: "/profile".into(),
             followed: Vec::new(),
+            names_receipt: false,
         };
         Ok((file, text.clone()))
     });

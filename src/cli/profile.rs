@@ -19,6 +19,7 @@ const AFTER_RUN: usize = 2;
 /// The key of what follows `--`, which has no flag.
 const COMMAND: &str = "command";
 const PROFILE: &str = "profile";
+const RECEIPT: &str = "receipt";
 
 /// A profile as it was found: where, and by which symbolic links, in order. Canonical
 /// paths.
@@ -28,6 +29,9 @@ pub struct ProfileFile {
     pub path: PathBuf,
     /// The links that led there.
     pub followed: Vec<PathBuf>,
+    /// Whether it says where the run's receipt goes, and the line doesn't. False until
+    /// both are put together.
+    pub names_receipt: bool,
 }
 
 /// What was typed, where a profile is part of it. None where there is none, or where
@@ -70,10 +74,11 @@ pub(super) fn merge(
     let mut json = wants_json(args);
     let merged = (|| {
         let path = typed.get_one::<PathBuf>(PROFILE);
-        let (file, bytes) = read(path.map_or(Path::new(""), PathBuf::as_path))?;
+        let (mut file, bytes) = read(path.map_or(Path::new(""), PathBuf::as_path))?;
         let words = Profile::parse(&file, &bytes, &mut json)?.before(args, typed)?;
         match strict(&words) {
             Ok(Command::Run(mut run)) => {
+                file.names_receipt = run.receipt.is_some() && !typed.contains_id(RECEIPT);
                 run.found_profile = Some(file);
                 Ok(Command::Run(run))
             }

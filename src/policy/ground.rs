@@ -37,20 +37,33 @@ impl<'r> Ground<'r> {
         host: &Host,
         table: &'r [Mount],
     ) -> Ground<'r> {
-        let given = all.iter().map(|found| Shown {
-            name: found.role.flag(),
-            untrusted: matches!(found.role, Role::Clone | Role::OutDir),
-            tree: Tree::of(table, &found.granted.path),
-        });
-        let system = system(host).map(|(path, _)| Shown {
+        let given = all
+            .iter()
+            .map(|found| (found.role, found.granted.path.clone()));
+        let mut ground = Ground::of_paths(cwd, given, table);
+        ground.shown.extend(system(host).map(|(path, _)| Shown {
             name: "the system's folders",
             untrusted: false,
+            tree: Tree::of(table, &path),
+        }));
+        ground
+    }
+
+    /// Of these canonical paths alone.
+    pub(crate) fn of_paths(
+        cwd: &'r Result<Start, Errno>,
+        given: impl Iterator<Item = (Role, PathBuf)>,
+        table: &'r [Mount],
+    ) -> Ground<'r> {
+        let shown = given.map(|(role, path)| Shown {
+            name: role.flag(),
+            untrusted: matches!(role, Role::Clone | Role::OutDir),
             tree: Tree::of(table, &path),
         });
         Ground {
             cwd,
             table,
-            shown: given.chain(system).collect(),
+            shown: shown.collect(),
         }
     }
 

@@ -16,13 +16,13 @@ use super::{
     Supplies,
 };
 use super::{
-    broker, env, git, landlock, location, outside, overlap, own, places, profile, submounts, times,
-    uds, worktree,
+    broker, env, git, landlock, location, outside, overlap, places, profile, receipt, submounts,
+    times, uds, worktree,
 };
 use crate::cgroup;
 use crate::cli;
 use crate::host::Host;
-use crate::mountinfo::{self, Mount};
+use crate::mountinfo::Mount;
 use crate::plan::command::OnDenial;
 use crate::plan::step::Route;
 use crate::refusal::{Reason, Refusal};
@@ -56,7 +56,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     let writable = run.clone_mode == cli::CloneMode::RwGitRo;
 
     let mut all = candidates(caller, run)?;
-    let table = mount_table()?;
+    let table = location::mount_table()?;
     if run.git_worktree {
         let found = worktree::repository(&all[0], out_dir_of(&all), &table)?;
         all.extend(found.into_iter().flatten());
@@ -70,10 +70,10 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     submounts::judge(&all, host.route, &table)?;
     location::judge(&all, writable, host, &table)?;
     let ground = Ground::of_run(&caller.cwd, &all, host, &table);
-    profile::judge(run, &all[0], &ground, &homes, &table)?;
+    profile::judge(run, Some(&all[0].granted.path), &ground, &homes, &table)?;
     let broker = broker::judge(run, &ground, caller.env)?;
     let log = broker.as_ref().and_then(|(_, log)| log.as_ref());
-    let receipt = own::receipt(&ground, run.receipt.as_deref(), log)?;
+    let receipt = receipt::judge(&ground, run.receipt.as_deref(), log)?;
 
     let surveyed = survey(&all, writable, host, &table)?;
     if let Some(covers) = &surveyed.covers {
@@ -123,16 +123,6 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
         limits,
     };
     Ok((policy, given.held, supplies, receipt))
-}
-
-/// One reading for all that is judged by it.
-fn mount_table() -> Result<Vec<Mount>, Refusal> {
-    mountinfo::read().map_err(|error| {
-        Refusal::new(Reason::Proc, "read the mount table")
-            .path("/proc/self/mountinfo")
-            .errno(Errno::try_from(error).unwrap_or(Errno::EIO))
-            .remedy("mount /proc")
-    })
 }
 
 /// Every path that was typed, resolved; the clone comes first.

@@ -5,12 +5,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+
 use super::GitCovers;
 use super::git;
 use super::grant::{Candidate, Role};
 use super::overlap::{Relation, relation, system};
 use crate::host::Host;
-use crate::mountinfo::Mount;
+use crate::mountinfo::{self, Mount};
 use crate::refusal::{Reason, Refusal, shown};
 
 /// A place in a filesystem, and the path that it was found by.
@@ -36,6 +38,16 @@ impl Spot {
         let rest = other.seen.strip_prefix(&self.seen);
         rest.is_ok_and(|rest| join(&self.inner, rest) == other.inner)
     }
+}
+
+/// One reading for all that is judged by it.
+pub(crate) fn mount_table() -> Result<Vec<Mount>, Refusal> {
+    mountinfo::read().map_err(|error| {
+        Refusal::new(Reason::Proc, "read the mount table")
+            .path("/proc/self/mountinfo")
+            .errno(Errno::try_from(error).unwrap_or(Errno::EIO))
+            .remedy("mount /proc")
+    })
 }
 
 /// The place of a canonical path, there or not; none where the table doesn't

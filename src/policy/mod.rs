@@ -20,6 +20,7 @@ mod own;
 mod paths;
 mod places;
 mod profile;
+mod receipt;
 mod submounts;
 mod survey;
 #[cfg(test)]
@@ -32,8 +33,9 @@ pub use broker::{BrokerPolicy, Supplies, judge_alone};
 pub use judge::judge;
 pub use kept::Kept;
 pub use limits::{Limits, Pids, Size, TmpSize};
-pub use own::{LogFile, ReceiptFile, remove_stale_receipt};
+pub use own::LogFile;
 pub use profile::read as read_profile;
+pub use receipt::{ReceiptFile, remove_stale_receipt};
 
 use std::collections::BTreeMap;
 use std::ffi::CString;

@@ -11,14 +11,13 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::{FileStat, Mode, fstat};
-use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, geteuid, read, unlinkat};
+use nix::unistd::{AccessFlags, faccessat};
 use zeroize::Zeroizing;
 
 use super::grant::split_last;
 use super::ground::Ground;
 use super::kinds::{Filesystem, What, filesystem};
 use super::paths::{Fault, Resolved, Start, resolve};
-use crate::receipt::MARK;
 use crate::refusal::{Reason, Refusal};
 
 /// The flag that a file was given with.
@@ -32,12 +31,6 @@ pub(crate) struct Flag {
 pub(crate) const PROFILE: Flag = Flag {
     name: "--profile",
     reason: Reason::Path,
-};
-
-/// `--receipt`.
-const RECEIPT: Flag = Flag {
-    name: "--receipt",
-    reason: Reason::Receipt,
 };
 
 impl Flag {
@@ -241,92 +234,4 @@ pub(crate) fn log(ground: &Ground, flag: Flag, typed: &Path) -> Result<LogFile, 
         path: named.path,
         flag,
     })
-}
-
-/// Where a run's receipt goes: judged, with nothing there yet.
-#[derive(Debug)]
-pub struct ReceiptFile {
-    /// An `O_PATH` descriptor (close-on-exec) of its folder; owned.
-    pub parent: OwnedFd,
-    /// Its name there.
-    pub name: OsString,
-    /// Its canonical path.
-    pub path: PathBuf,
-}
-
-/// Judges `--receipt`: a name in a folder that the caller can write to, that nothing in
-/// the jail can see. What may still lie there is a receipt of the caller's own.
-pub(crate) fn receipt(
-    ground: &Ground,
-    typed: Option<&Path>,
-    log: Option<&LogFile>,
-) -> Result<Option<ReceiptFile>, Refusal> {
-    let Some(typed) = typed else {
-        return Ok(None);
-    };
-    let named = Named::resolve(ground, RECEIPT, typed)?;
-    if log.is_some_and(|log| log.path == named.path) {
-        let refusal = RECEIPT.refusal("judge").path(&named.path);
-        return Err(refusal.remedy("it is the file of --broker-log: give two"));
-    }
-    ground.unseen(RECEIPT, &named.path)?;
-    refuse_strange(&named)?;
-    named.writable(RECEIPT, OsStr::new("."))?;
-    Ok(Some(ReceiptFile {
-        parent: named.parent,
-        name: named.name,
-        path: named.path,
-    }))
-}
-
-/// Removes the receipt that an earlier run left where this one's is to be: should this
-/// run be refused, it must not be taken for its own. Nothing but a receipt of the
-/// caller's own is removed, so a link on the way there can do no harm.
-///
-/// # Errors
-/// `receipt`: something else lies there, or it can't be removed.
-pub fn remove_stale_receipt(typed: &Path) -> Result<(), Refusal> {
-    let cwd = Start::here();
-    let named = Named::resolve(&Ground::alone(&cwd), RECEIPT, typed)?;
-    refuse_strange(&named)?;
-    if named.found.is_none() {
-        return Ok(());
-    }
-    let name = named.name.as_os_str();
-    unlinkat(&named.parent, name, UnlinkatFlags::NoRemoveDir).map_err(|errno| {
-        RECEIPT
-            .refusal("remove the last run's")
-            .path(&named.path)
-            .errno(errno)
-            .remedy("remove it, or choose another file")
-    })
-}
-
-/// Refuses whatever is there but a receipt of the caller's own.
-fn refuse_strange(named: &Named) -> Result<(), Refusal> {
-    let Some((_, stat)) = &named.found else {
-        return Ok(());
-    };
-    let refusal = || RECEIPT.refusal("look at").path(&named.path);
-    if What::of(stat.st_mode) != What::File {
-        return Err(RECEIPT.is_wrong(&named.path, What::of(stat.st_mode), "a new file"));
-    }
-    if stat.st_uid != geteuid().as_raw() {
-        return Err(refusal().remedy("there is a file of another user's: choose another name"));
-    }
-    match is_receipt(named) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(refusal()
-            .remedy("there is a file that isn't a receipt: remove it, or choose another name")),
-        Err(errno) => Err(refusal().errno(errno).remedy("choose another file")),
-    }
-}
-
-/// By how it begins.
-fn is_receipt(named: &Named) -> Result<bool, Errno> {
-    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let fd = openat(&named.parent, named.name.as_os_str(), flags, Mode::empty())?;
-    let mut start = [0; MARK.len()];
-    let length = read(&fd, &mut start)?;
-    Ok(start.get(..length) == Some(MARK.as_bytes()))
 }

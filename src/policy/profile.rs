@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use nix::sys::stat::{FileStat, Mode};
 use nix::unistd::geteuid;
 
-use super::grant::Candidate;
 use super::ground::Ground;
 use super::location::{self, Tree};
 use super::own::{PROFILE, read_whole};
@@ -40,6 +39,7 @@ pub fn read(typed: &Path) -> Result<(ProfileFile, Vec<u8>), Refusal> {
     let file = ProfileFile {
         path: found.path,
         followed: found.followed,
+        names_receipt: false,
     };
     Ok((file, bytes.to_vec()))
 }
@@ -68,10 +68,11 @@ fn is_others(stat: &FileStat, caller: u32) -> Option<String> {
 }
 
 /// Refuses a profile that lies in the clone, the checkout around it or the out-dir, or
-/// was found by a link that does: what is there is data, never configuration.
+/// was found by a link that does: what is there is data, never configuration. `clone` is
+/// none where it leads nowhere, for which the run is refused.
 pub(super) fn judge(
     run: &cli::Run,
-    clone: &Candidate,
+    clone: Option<&Path>,
     ground: &Ground,
     homes: &[PathBuf],
     table: &[Mount],
@@ -84,7 +85,8 @@ pub(super) fn judge(
     }
     ground.own_choice(PROFILE, &found.followed)?;
     ground.trusted(PROFILE, &found.path)?;
-    for around in checkouts_around(&clone.granted.path, homes, table) {
+    let around = clone.map(|clone| checkouts_around(clone, homes, table));
+    for around in around.into_iter().flatten() {
         let tree = Tree::of(table, &around);
         let mut places = std::iter::once(&found.path).chain(&found.followed);
         if let Some(place) = places.find(|place| tree.holds(table, place)) {

@@ -122,6 +122,52 @@ fn a_refused_run_leaves_none_and_the_last_runs_is_gone() {
 }
 
 #[test]
+fn nothing_is_removed_that_the_clone_chooses_or_the_command_sees() {
+    let made = Made::new();
+    made.good();
+    let text = fs::read(made.file()).unwrap();
+    let clone = made.workspace.clone_dir();
+    let out = made.workspace.folder("out");
+    let elsewhere = made.workspace.folder("elsewhere");
+    for folder in [&clone, &out] {
+        symlink(made.kept(), folder.join("kept")).unwrap();
+    }
+    let own = ["clone/r", "out/r", "shown/r"].map(|name| made.workspace.file(name, ""));
+    for receipt in &own {
+        fs::write(receipt, &text).unwrap();
+    }
+    let bind = format!("bind:{}:{}", path_str(&clone), path_str(&elsewhere));
+    let refused = |receipt: &Path, code: &str| {
+        let jail = made.workspace.jail_with_out();
+        let jail = jail.in_situation(&["mounts", &bind]);
+        let jail = jail.flag("--ro-file", made.workspace.path("shown"));
+        jail.flag("--receipt", receipt).refused(code);
+    };
+    for receipt in &own {
+        refused(receipt, "receipt");
+        assert_eq!(fs::read(receipt).unwrap(), text, "{receipt:?}");
+    }
+    refused(&elsewhere.join("r"), "receipt");
+    assert_eq!(fs::read(&own[0]).unwrap(), text, "by a bind mount");
+    for folder in [&clone, &out, &elsewhere] {
+        refused(&folder.join("kept/receipt.json"), "receipt");
+        assert_eq!(fs::read(made.file()).unwrap(), text, "{folder:?}");
+    }
+    // A profile that lies in the clone chooses nothing either.
+    let line = format!("receipt = '{}'", path_str(&made.file()));
+    let by_profile = |name: &str| {
+        let profile = made.workspace.file(name, &line);
+        chmod(&profile, 0o600);
+        let jail = made.workspace.jail().flag("--profile", profile);
+        jail.flag("--env", "UNSET_VARIABLE")
+    };
+    by_profile("clone/p.toml").refused("path");
+    assert_eq!(fs::read(made.file()).unwrap(), text);
+    by_profile("conf/p.toml").refused("usage");
+    assert_eq!(names(&made.kept()), [""; 0], "vacuous");
+}
+
+#[test]
 fn the_next_run_replaces_it() {
     let made = Made::new();
     let first = made.good();

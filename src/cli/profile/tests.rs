@@ -11,9 +11,13 @@ fn parse(profile: Option<&str>, words: &[String]) -> Result<Run, UsageError> {
     line.extend(profile.map(|_| "--profile=/p/file".to_owned()));
     line.extend_from_slice(words);
     let read = |path: &Path| {
-        let (path, followed) = (path.to_owned(), Vec::new());
+        let file = ProfileFile {
+            path: path.to_owned(),
+            followed: Vec::new(),
+            names_receipt: false,
+        };
         let text = profile.expect("a profile that was named");
-        Ok((ProfileFile { path, followed }, text.as_bytes().to_vec()))
+        Ok((file, text.as_bytes().to_vec()))
     };
     match parse_with(line.into_iter().map(OsString::from), read)? {
         Command::Run(mut run) => {

@@ -1,7 +1,6 @@
 //! Made-up mount tables.
 
 use super::*;
-use crate::mountinfo;
 use crate::plan::step::Inode;
 use crate::policy::testing::{candidate, host};
 
