@@ -35,7 +35,12 @@ fn main() -> ExitCode {
     sabotage::begin();
     let command = match cli::parse_with(env::args_os(), policy::read_profile) {
         Ok(command) => command,
-        Err(error) => return finish(Err(error.refusal.into()), error.json),
+        Err(error) => {
+            // The receipt that such a line names isn't its own either.
+            let removed = error.run.as_deref().map(policy::remove_stale_receipt);
+            let refusal = removed.and_then(Result::err).unwrap_or(error.refusal);
+            return finish(Err(refusal.into()), error.json);
+        }
     };
     let json = command.json_errors();
     finish(carry_out(&command, parent, started), json)

@@ -75,6 +75,9 @@ pub struct UsageError {
     pub refusal: Refusal,
     /// `--json-errors` was among the arguments before `--`, or in the profile.
     pub json: bool,
+    /// The line's own flags, where it is a `run` without `--plan` and each by itself can
+    /// be read.
+    pub run: Option<Box<Run>>,
 }
 
 #[derive(Parser)]
@@ -126,10 +129,14 @@ pub fn parse_with(
     read: impl FnOnce(&Path) -> Result<(ProfileFile, Vec<u8>), Refusal>,
 ) -> Result<Command, UsageError> {
     let args: Vec<OsString> = args.into_iter().collect();
-    match profile::typed(&args) {
+    let parsed = match profile::typed(&args) {
         Some(typed) => profile::merge(&args, &typed, read),
         None => strict(&args).and_then(profile::read_or_none),
-    }
+    };
+    parsed.map_err(|error| UsageError {
+        run: profile::typed_alone(&args),
+        ..error
+    })
 }
 
 /// As clap has it, all rules applied.
@@ -146,6 +153,7 @@ fn strict(args: &[OsString]) -> Result<Command, UsageError> {
             Sub::Man(asked) => Command::Print(asked.text().map_err(|refusal| UsageError {
                 refusal,
                 json: false,
+                run: None,
             })?),
             Sub::Verify(verify) => Command::Verify(verify),
             Sub::Probe(probe) => Command::Probe(probe),
@@ -157,6 +165,7 @@ fn strict(args: &[OsString]) -> Result<Command, UsageError> {
             _ => Err(UsageError {
                 refusal: refuse(&error, args.get(1)),
                 json: wants_json(args),
+                run: None,
             }),
         },
     }

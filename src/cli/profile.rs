@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, CommandFactory as _};
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Cli, Command, UsageError, refuse, strict, wants_json};
+use super::{Cli, Command, Run, UsageError, refuse, strict, wants_json};
 use crate::refusal::{Reason, Refusal, shown};
 
 /// Where the words of a profile go: after `groom-ns run`.
@@ -20,6 +20,7 @@ const AFTER_RUN: usize = 2;
 const COMMAND: &str = "command";
 const PROFILE: &str = "profile";
 const RECEIPT: &str = "receipt";
+const PLAN: &str = "plan";
 
 /// A profile as it was found: where, and by which symbolic links, in order. Canonical
 /// paths.
@@ -56,6 +57,7 @@ pub(super) fn read_or_none(command: Command) -> Result<Command, UsageError> {
                     .about("not read")
                     .remedy("write `--profile FILE` right after `groom-ns run`"),
                 json: run.json_errors,
+                run: None,
             })
         }
         command => Ok(command),
@@ -94,7 +96,26 @@ pub(super) fn merge(
             }
         }
     })();
-    merged.map_err(|refusal| UsageError { refusal, json })
+    merged.map_err(|refusal| UsageError {
+        refusal,
+        json,
+        run: None,
+    })
+}
+
+/// What was typed of a `run` whose line is refused, where each flag by itself can be
+/// read, and not of a mere plan.
+pub(super) fn typed_alone(args: &[OsString]) -> Option<Box<Run>> {
+    let (_, words) = args.split_first()?;
+    let is_run = words.first().is_some_and(|word| word == "run");
+    let typed = loose()
+        .try_get_matches_from(is_run.then_some(words)?)
+        .ok()?;
+    // Without a format it would be read as if it weren't there.
+    if typed.contains_id(PLAN) {
+        return None;
+    }
+    Run::from_arg_matches(&typed).ok().map(Box::new)
 }
 
 /// `run` with every flag and nothing that they ask of each other: a profile may have
@@ -109,6 +130,7 @@ fn loose() -> clap::Command {
             .short(flag.get_short())
             .require_equals(flag.is_require_equals_set())
             .allow_hyphen_values(flag.is_allow_hyphen_values_set())
+            .default_values(flag.get_default_values().to_vec())
             .last(flag.is_last_set());
         if let Some(long) = flag.get_long() {
             arg = arg.long(long.to_owned());

@@ -85,7 +85,21 @@ fn it_is_not_the_log_of_the_broker() {
 fn refusals(made: &Made) -> Vec<(Jail, &'static str)> {
     let absent = made.workspace.path("absent");
     let clone = made.workspace.clone_dir();
+    let profile = |name: &str, text: &str| {
+        let path = made.workspace.file(name, text);
+        chmod(&path, 0o600);
+        made.jail().flag("--profile", path)
+    };
     vec![
+        (made.jail().flag("--profile", &absent), "path"),
+        (profile("conf/typo.toml", "outdir = 'x'"), "usage"),
+        (profile("conf/broken.toml", "= [ \0"), "usage"),
+        (profile("clone/strange.toml", "env = []"), "path"),
+        (
+            profile("conf/uds.toml", "uds = 'x'").flag("--broker", "anthropic"),
+            "usage",
+        ),
+        (made.jail().flag("--shim-port", "8080"), "usage"),
         (made.jail().flag("--clone", &absent), "path"),
         (made.jail().flag("--out-dir", &clone), "overlap"),
         (made.jail().flag("--env", "UNSET_VARIABLE"), "usage"),
@@ -118,6 +132,16 @@ fn a_refused_run_leaves_none_and_the_last_runs_is_gone() {
     made.good();
     let run = made.jail().switch("--plan").run(&["say", "ran"]);
     assert_eq!(run.code, Some(0), "{run:#?}");
+    assert_eq!(names(&made.kept()), ["receipt.json"]);
+    for plan in ["--plan", "--plan=json"] {
+        made.jail()
+            .switch(plan)
+            .flag("--profile", "/absent")
+            .refused("path");
+        assert_eq!(names(&made.kept()), ["receipt.json"]);
+    }
+    // Nor does a line of which not even the flags are known.
+    made.jail().switch("--no-such-flag").refused("usage");
     assert_eq!(names(&made.kept()), ["receipt.json"]);
 }
 
