@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{UnlinkatFlags, geteuid, read, unlinkat};
 
 use super::caller::Caller;
 use super::grant::Role;
 use super::ground::Ground;
-use super::kinds::What;
+use super::kinds::{What, inode};
 use super::own::{Flag, LogFile, Named};
 use super::paths::resolve;
 use super::{location, profile};
@@ -49,9 +49,8 @@ pub(super) fn judge(
         return Ok(None);
     };
     let named = Named::resolve(ground, RECEIPT, typed)?;
-    if log.is_some_and(|log| log.path == named.path) {
-        let refusal = RECEIPT.refusal("judge").path(&named.path);
-        return Err(refusal.remedy("it is the file of --broker-log: give two"));
+    if let Some(log) = log {
+        refuse_log(&named, log)?;
     }
     ground.unseen(RECEIPT, &named.path)?;
     refuse_strange(&named)?;
@@ -61,6 +60,18 @@ pub(super) fn judge(
         name: named.name,
         path: named.path,
     }))
+}
+
+/// By name and folder: a bind mount gives one folder two paths.
+fn refuse_log(named: &Named, log: &LogFile) -> Result<(), Refusal> {
+    let refusal = || RECEIPT.refusal("judge").path(&named.path);
+    let folder = |fd| fstat(fd).map(|stat| inode(&stat));
+    let folders = folder(&named.parent).and_then(|own| Ok((own, folder(&log.parent)?)));
+    let (own, logs) = folders.map_err(|errno| refusal().about("fstat").errno(errno))?;
+    if named.name == log.name && own == logs {
+        return Err(refusal().remedy("it is the file of --broker-log: give two"));
+    }
+    Ok(())
 }
 
 /// Removes the receipt that an earlier run left where this one's is to be: should this

@@ -77,6 +77,14 @@ fn it_is_not_the_log_of_the_broker() {
             .flag("--broker-log", file)
     };
     log(&made.file()).refused("receipt");
+    // By another path to its folder.
+    let twin = made.workspace.folder("twin");
+    let bind = format!("bind:{}:{}", path_str(&made.kept()), path_str(&twin));
+    for (file, code) in [("receipt.json", 125), ("log", 0)] {
+        let jail = log(&twin.join(file)).in_situation(&["mounts", &bind]);
+        let run = jail.switch("--plan").run(&["say", "x"]);
+        assert_eq!(run.code, Some(code), "{file}: {run:#?}");
+    }
     let control = log(&made.kept().join("log")).switch("--plan");
     assert_eq!(control.run(&["say", "x"]).code, Some(0), "vacuous");
 }
