@@ -81,6 +81,8 @@ mechanisms! {
     WorktreeOwner,
     /// A linked worktree's repository lies where no command has written.
     WorktreeApart,
+    /// No other worktree lies in a linked worktree's repository.
+    WorktreeAlone,
     /// Sockets in given folders are covered.
     CoveredSockets,
     /// What /proc tells of the kernel is covered.

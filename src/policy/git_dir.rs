@@ -24,7 +24,7 @@ use crate::mountinfo::Mount;
 use crate::refusal::Refusal;
 
 /// The longest path, and a line end (limits.h).
-const PATH_MAX: u64 = 4096 + 2;
+pub(super) const PATH_MAX: u64 = 4096 + 2;
 /// No list of alternates is this long.
 pub(super) const ALTERNATES_MAX: u64 = 1 << 20;
 /// How many lists git follows after the first (`link_alt_odb_entry`, object-file.c).
@@ -105,7 +105,7 @@ pub(crate) fn judge(around: &Around<'_>, git: &Path) -> Result<(), Refusal> {
 }
 
 /// The entries of a folder, and what they are.
-fn list(dir: &OwnedFd) -> Result<Vec<(OsString, What)>, Errno> {
+pub(super) fn list(dir: &OwnedFd) -> Result<Vec<(OsString, What)>, Errno> {
     let twin = dir.try_clone().map_err(|_| Errno::EMFILE)?;
     let mut entries = Vec::new();
     for entry in Dir::from_fd(twin)?.iter() {

@@ -4,7 +4,7 @@
 //! clone. So it names nothing by itself: the repository must know this worktree, from
 //! a place that no command can write, and be its owner's.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -12,17 +12,20 @@ use nix::fcntl::AtFlags;
 use nix::sys::stat::{FileStat, fstatat};
 
 use super::git::{Astray, DOT_GIT, follow};
-use super::git_dir::{path_of, read};
+use super::git_dir::{PATH_MAX, list, path_of, read};
 use super::grant::{Candidate, Role, found};
 use super::kinds::{What, inode};
 use super::location::Tree;
 use super::paths::{Resolved, Start, open_without_links, resolve};
+use super::survey::open_folder;
 use crate::mountinfo::Mount;
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
 
-/// The longest path, and a line end (limits.h).
-const PATH_MAX: u64 = 4096 + 2;
+/// The repository's folder of what it knows of its worktrees.
+const WORKTREES: &str = "worktrees";
+/// No repository has more.
+const WORKTREES_MAX: usize = 4096;
 /// What makes a folder a repository (`is_git_directory` in git's setup.c).
 const REPOSITORY: [&str; 3] = ["HEAD", "objects", "refs"];
 
@@ -67,6 +70,7 @@ pub(crate) fn repository(
     let common = worktree.common_dir(&git_dir)?;
     worktree.is_known_to(&git_dir)?;
     worktree.is_of_one_owner(&git_dir, &common)?;
+    worktree.is_shown_alone(&common)?;
     Ok(Some([git_dir, common]))
 }
 
@@ -112,7 +116,7 @@ impl Worktree<'_> {
             )
         };
         let common = named_in(git_dir, "commondir").map_err(|errno| refuse(Some(errno)))?;
-        let worktrees = common.path.join("worktrees");
+        let worktrees = common.path.join(WORKTREES);
         if path.parent() != Some(&worktrees) || !self.is_trusted(&common) {
             return Err(refuse(None));
         }
@@ -165,6 +169,68 @@ impl Worktree<'_> {
             }
         }
         Ok(())
+    }
+
+    /// No other worktree lies in the repository, as it may in a bare one's folder: it would
+    /// be shown with that, untracked files and all.
+    fn is_shown_alone(&self, common: &Candidate) -> Result<(), Refusal> {
+        let worktrees = common.granted.path.join(WORKTREES);
+        let unknown = |errno: Errno| {
+            refusal(&worktrees, errno).remedy(
+                "which worktrees there are can't be known: look with `git worktree list`, and repair or prune them",
+            )
+        };
+        let folder = open_folder(common.fd.as_fd(), Path::new(WORKTREES)).map_err(unknown)?;
+        let entries = list(&folder).map_err(unknown)?;
+        if entries.len() > WORKTREES_MAX {
+            return Err(unknown(Errno::E2BIG));
+        }
+        let tree = Tree::of(self.table, &common.granted.path);
+        for (name, _) in entries {
+            let other = self
+                .other(&folder, &worktrees.join(name))
+                .map_err(unknown)?;
+            let shown = other.filter(|other| tree.holds(self.table, other));
+            if let Some(other) = shown
+                && stands(Mechanism::WorktreeAlone)
+            {
+                return Err(refusal(other, None).remedy(
+                    "another worktree lies in the repository, and would be shown with it: move it out with `git worktree move`",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The folder of another worktree that the repository knows at `path`, where it is
+    /// there and the caller could look into it, and so the command.
+    fn other(&self, worktrees: &OwnedFd, path: &Path) -> Result<Option<PathBuf>, Errno> {
+        let name = Path::new(path.file_name().unwrap_or_default());
+        let known = match open_without_links(worktrees.as_fd(), name) {
+            Ok(dir) => read(dir.as_fd(), Path::new("gitdir"), PATH_MAX).map(|text| (dir, text)),
+            Err(errno) => Err(errno),
+        };
+        let (dir, text) = match known {
+            Ok(known) => known,
+            Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        let start = Start {
+            dir,
+            path: path.to_owned(),
+        };
+        // Its own .git may be gone while the rest is there.
+        let folder = path_of(&text).parent().unwrap_or(Path::new("/"));
+        match resolve(&Ok(start), folder) {
+            Ok(found) => {
+                let is_own = found.path.starts_with(&self.clone.granted.path);
+                Ok((!is_own).then_some(found.path))
+            }
+            Err(fault) => match fault.errno {
+                Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES => Ok(None),
+                errno => Err(errno),
+            },
+        }
     }
 
     /// Whether no link on the way was the command's to turn.
