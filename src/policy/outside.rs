@@ -20,13 +20,16 @@ use crate::host::Host;
 use crate::refusal::{Reason, Refusal, shown};
 
 const STORE: &str = "objects";
+/// A store's list of others.
+const LIST: &str = "info/alternates";
 /// How many stores are named at most.
 const STORES_MAX: usize = 8;
 /// How many lines of a list are looked at.
 const LINES_MAX: usize = 64;
 
 /// A line for each thing outside that the clone's git would look for. Nothing of it is
-/// given, and what can't be read isn't judged: git can't read it either.
+/// given. What can't be read isn't judged, and a link isn't followed as git would: that is
+/// said.
 ///
 /// # Errors
 /// `git` where the kernel's answer says nothing of what is there.
@@ -50,17 +53,24 @@ pub(crate) fn warnings(all: &[Candidate], host: &Host) -> Result<Vec<String>, Re
     if common.is_none() {
         lines.extend(gitdir_file(&seen, clone).map_err(refuse)?);
     }
-    let dir = unless_absent(open_without_links(tree.fd.as_fd(), &store)).map_err(refuse)?;
-    if let Some(dir) = dir {
-        let start = Start {
-            dir,
-            path: tree.granted.path.join(&store),
-        };
-        let mut stores = Vec::new();
-        alternates(start, &mut stores).map_err(refuse)?;
-        let outside = stores.iter().filter(|store| !seen.holds(&store.path));
-        lines.extend(outside.map(line));
+    let path = tree.granted.path.join(&store);
+    let mut borrowed = Borrowed::default();
+    match open_without_links(tree.fd.as_fd(), &store) {
+        Err(Errno::ELOOP) => borrowed.links.push(path),
+        found => {
+            if let Some(dir) = unless_absent(found).map_err(refuse)? {
+                alternates(Start { dir, path }, &mut borrowed).map_err(refuse)?;
+            }
+        }
     }
+    let outside = borrowed.stores.iter();
+    lines.extend(outside.filter(|store| !seen.holds(&store.path)).map(line));
+    lines.extend(borrowed.links.iter().map(|link| {
+        format!(
+            "git may lack objects inside: {} is a symbolic link, or lies beyond one, and isn't looked at",
+            shown(link)
+        )
+    }));
     Ok(lines)
 }
 
@@ -78,21 +88,13 @@ impl Shown<'_> {
     }
 }
 
-/// None for what isn't there, or not for the caller.
+/// None for what isn't there, or can't be read by the caller: a socket, a broken disk. An
+/// error is what says nothing of it.
 fn unless_absent<T>(found: Result<T, Errno>) -> Result<Option<T>, Errno> {
     match found {
         Ok(found) => Ok(Some(found)),
-        Err(
-            Errno::ENOENT
-            | Errno::ENOTDIR
-            | Errno::EACCES
-            | Errno::ELOOP
-            | Errno::ENAMETOOLONG
-            | Errno::ESTALE
-            | Errno::EINVAL
-            | Errno::EFBIG,
-        ) => Ok(None),
-        Err(errno) => Err(errno),
+        Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOSYS)) => Err(errno),
+        Err(_) => Ok(None),
     }
 }
 
@@ -113,26 +115,39 @@ fn gitdir_file(seen: &Shown<'_>, clone: &Candidate) -> Result<Option<String>, Er
     )))
 }
 
+/// What is borrowed from: stores, and links that weren't followed.
+#[derive(Default)]
+struct Borrowed {
+    stores: Vec<Resolved>,
+    links: Vec<PathBuf>,
+}
+
 /// The stores that a list of alternates names, and theirs, as deep as git follows them.
-fn alternates(start: Start, stores: &mut Vec<Resolved>) -> Result<(), Errno> {
+fn alternates(start: Start, borrowed: &mut Borrowed) -> Result<(), Errno> {
     let mut met = BTreeSet::from([start.path.clone()]);
     let mut level = vec![start];
     for _ in 0..=ALTERNATES_DEPTH {
         let mut next = Vec::new();
         for store in level {
-            let lines = listed(&store)?;
+            let lines = match listed(&store) {
+                Err(Errno::ELOOP) => {
+                    borrowed.links.push(store.path.join(LIST));
+                    continue;
+                }
+                lines => unless_absent(lines)?.unwrap_or_default(),
+            };
             let start = Ok(store);
             for path in lines {
                 let named = resolve(&start, &path).map_err(|fault| fault.errno);
                 let Some(named) = unless_absent(named)? else {
                     continue;
                 };
-                if stores.len() < STORES_MAX && met.insert(named.path.clone()) {
+                if borrowed.stores.len() < STORES_MAX && met.insert(named.path.clone()) {
                     next.push(Start {
                         dir: named.fd.try_clone().map_err(|_| Errno::EMFILE)?,
                         path: named.path.clone(),
                     });
-                    stores.push(named);
+                    borrowed.stores.push(named);
                 }
             }
         }
@@ -144,8 +159,7 @@ fn alternates(start: Start, stores: &mut Vec<Resolved>) -> Result<(), Errno> {
 /// The lines of a store's own list, but for comments and quoted ones
 /// (gitrepository-layout(5)).
 fn listed(store: &Start) -> Result<Vec<PathBuf>, Errno> {
-    let list = Path::new("info/alternates");
-    let text = unless_absent(read(store.dir.as_fd(), list, ALTERNATES_MAX))?.unwrap_or_default();
+    let text = read(store.dir.as_fd(), Path::new(LIST), ALTERNATES_MAX)?;
     let lines = text.split(|byte| *byte == b'\n');
     let paths = lines.filter(|line| !matches!(line.first(), None | Some(b'#' | b'"')));
     let paths = paths.take(LINES_MAX).map(OsStr::from_bytes);

@@ -1,6 +1,11 @@
 //! Clones that borrow objects: what is lacking is named, and never given by itself.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 use crate::common::workspace::{git, make_repository};
 use crate::common::{Jail, Run, Workspace, path_str};
@@ -120,4 +125,54 @@ fn the_list_is_the_clones_word() {
     workspace.file("clone/.git/objects/info/alternates", &list);
     let run = workspace.jail().run(&["say", "ran"]);
     assert_eq!(warnings(&run).len(), 8, "{run:#?}");
+}
+
+#[test]
+fn what_is_no_list_refuses_no_run() {
+    let workspace = Workspace::with_git();
+    let list = workspace.path("clone/.git/objects/info/alternates");
+    let said = |why: &str| {
+        let run = workspace.jail().run(&["say", "ran"]);
+        assert_eq!(run.ok(), "ran", "{why}: {run:#?}");
+        warnings(&run).len()
+    };
+    fs::create_dir_all(list.parent().expect("a folder")).expect("a folder");
+    let socket = UnixListener::bind(&list).expect("a socket");
+    assert_eq!(said("a socket"), 0);
+    drop(socket);
+    fs::remove_file(&list).expect("a socket");
+    mkfifo(&list, Mode::S_IRWXU).expect("a pipe");
+    assert_eq!(said("a pipe"), 0);
+    fs::remove_file(&list).expect("a pipe");
+    fs::create_dir(&list).expect("a folder");
+    assert_eq!(said("a folder"), 0);
+}
+
+/// git follows it, and finds objects on the host that it won't find inside.
+#[test]
+fn a_list_or_a_store_behind_a_link_is_said() {
+    for (there, moved) in [
+        ("clone/.git/objects/info/alternates", "list"),
+        ("middle/.git/objects/info/alternates", "list"),
+        ("clone/.git/objects/info", "info"),
+        ("clone/.git/objects", "clone-objects"),
+        ("clone/.git", "clone-git"),
+    ] {
+        let workspace = borrowing();
+        let links = |run: &Run| {
+            let said = warnings(run).into_iter();
+            let said = said.filter(|line| line.contains("is a symbolic link"));
+            said.map(ToOwned::to_owned).collect::<Vec<_>>()
+        };
+        let run = log(workspace.jail());
+        assert_eq!(links(&run), [""; 0], "vacuous: {run:#?}");
+        let [there, moved] = [there, moved].map(|name| workspace.path(name));
+        fs::rename(&there, &moved).expect("moved");
+        symlink(&moved, &there).expect("a link");
+        let run = log(workspace.jail());
+        let said = links(&run);
+        assert_eq!(said.len(), 1, "{run:#?}");
+        assert!(said[0].contains(path_str(&there)), "{said:#?}");
+        assert_ne!(run.code, Some(0), "git did without: {run:#?}");
+    }
 }

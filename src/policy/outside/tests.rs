@@ -17,11 +17,18 @@ fn a_path_is_one_word_of_a_shell() {
 }
 
 #[test]
-fn what_is_absent_is_no_error_and_the_rest_is() {
-    for errno in [Errno::ENOENT, Errno::EACCES, Errno::ELOOP, Errno::EFBIG] {
+fn what_is_absent_or_unreadable_is_no_error_and_the_rest_is() {
+    for errno in [
+        Errno::ENOENT,
+        Errno::EACCES,
+        Errno::EFBIG,
+        Errno::ENXIO,
+        Errno::EIO,
+        Errno::EPERM,
+    ] {
         assert_eq!(unless_absent::<()>(Err(errno)), Ok(None));
     }
-    for errno in [Errno::EMFILE, Errno::EIO, Errno::EPERM, Errno::ENOSYS] {
+    for errno in [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::ENOSYS] {
         assert_eq!(unless_absent::<()>(Err(errno)), Err(errno));
     }
     assert_eq!(unless_absent(Ok(7)), Ok(Some(7)));
