@@ -191,8 +191,8 @@ impl TmpSize {
     }
 }
 
-/// Digits alone: no sign, and no more than there are numbers for.
-fn whole(typed: &str) -> Option<u64> {
+/// Digits alone: no sign, which `u64::from_str` takes, and no more than there are numbers for.
+pub(super) fn whole(typed: &str) -> Option<u64> {
     let is_number = typed.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| typed.parse().ok()).flatten()
 }

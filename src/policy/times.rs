@@ -1,5 +1,6 @@
 //! `--timeout` and `--grace`.
 
+use super::limits::whole;
 use crate::cli;
 use crate::plan::step::Times;
 use crate::refusal::{Reason, Refusal};
@@ -50,7 +51,7 @@ pub(crate) fn judge(run: &cli::Run) -> Result<Times, Refusal> {
 
 /// `1h30m`, or a number of seconds, in milliseconds. None: it can't be read.
 fn milliseconds(typed: &str) -> Option<u64> {
-    if let Some(seconds) = number(typed) {
+    if let Some(seconds) = whole(typed) {
         return seconds.checked_mul(1000);
     }
     let mut left = typed;
@@ -64,16 +65,10 @@ fn milliseconds(typed: &str) -> Option<u64> {
             .unwrap_or(rest.len());
         let (name, rest) = rest.split_at(end);
         let (_, size) = units.find(|(unit, _)| *unit == name)?;
-        sum = sum.checked_add(number(count)?.checked_mul(*size)?)?;
+        sum = sum.checked_add(whole(count)?.checked_mul(*size)?)?;
         left = rest;
     }
     (!typed.is_empty()).then_some(sum)
-}
-
-/// Digits alone: `u64::from_str` takes a sign, too.
-fn number(text: &str) -> Option<u64> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().ok()).flatten()
 }
 
 /// Milliseconds as `--timeout` takes them.
