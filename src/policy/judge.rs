@@ -12,8 +12,8 @@ use super::grant::{Candidate, Role, existing, out_dir};
 use super::ground::Ground;
 use super::survey::{Ask, Found, walk};
 use super::{
-    CloneMode, GitCovers, Granted, GrantedKind, Held, Judged, Kept, Limits, Linked, OutDir, Policy,
-    Supplies,
+    BrokerPolicy, CloneMode, GitCovers, Granted, GrantedKind, Held, Judged, Kept, Limits, Linked,
+    LogFile, OutDir, Policy, Supplies,
 };
 use super::{
     broker, env, git, landlock, location, outside, overlap, places, profile, receipt, submounts,
@@ -55,20 +55,10 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     let limits = Limits::judge(&run.limits, cgroup::find)?;
     let writable = run.clone_mode == cli::CloneMode::RwGitRo;
 
-    let mut all = candidates(caller, run)?;
     let table = location::mount_table()?;
-    if run.git_worktree {
-        let found = worktree::repository(&all[0], out_dir_of(&all), &table)?;
-        all.extend(found.into_iter().flatten());
-    }
+    let all = candidates(caller, run, &table)?;
     let homes = caller.homes()?;
-    for found in &all {
-        places::judge(found, host, &homes)?;
-    }
-    places::links(&all)?;
-    overlap::judge(&all, writable, host)?;
-    submounts::judge(&all, host.route, &table)?;
-    location::judge(&all, writable, host, &table)?;
+    may_lie_there(&all, writable, host, &homes, &table)?;
     let ground = Ground::of_run(&caller.cwd, &all, host, &table);
     profile::judge(run, Some(&all[0].granted.path), &ground, &homes, &table)?;
     let broker = broker::judge(run, &ground, caller.env)?;
@@ -76,31 +66,15 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     let receipt = receipt::judge(&ground, run.receipt.as_deref(), log)?;
 
     let surveyed = survey(&all, writable, host, &table)?;
-    if let Some(covers) = &surveyed.covers {
-        location::judge_gits(&all, covers, &table)?;
-    }
     let warnings = outside::warnings(&all, host)?;
-    for found in all.iter().filter(|found| found.role == Role::Uds) {
-        uds::probe(&found.fd, &found.granted.path)?;
-    }
-
-    let (broker, supplies) = match broker {
-        Some((policy, log)) => {
-            let wait = run.plan.is_none();
-            let key = broker::key(&run.broker_args.key, kept.key, &ground, wait)?;
-            (Some(policy), Some(Supplies { key, log }))
-        }
-        None => (None, None),
-    };
+    answers(&all)?;
+    let (broker, supplies) = supplied(run, broker, kept, &ground)?;
 
     let given = sort(all);
     let policy = Policy {
         profile: run.found_profile.as_ref().map(|found| found.path.clone()),
         clone: given.clone,
-        clone_mode: match surveyed.covers {
-            Some(covers) => CloneMode::RwGitRo(covers),
-            None => CloneMode::Ro,
-        },
+        clone_mode: surveyed.covers.map_or(CloneMode::Ro, CloneMode::RwGitRo),
         linked: given.linked,
         out_dir: given.out_dir,
         ro_files: given.ro_files,
@@ -125,8 +99,49 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     Ok((policy, given.held, supplies, receipt))
 }
 
-/// Every path that was typed, resolved; the clone comes first.
-fn candidates(caller: &Caller, run: &cli::Run) -> Result<Vec<Candidate>, Refusal> {
+/// Where each thing lies: none where it may not be given, no two that are one.
+fn may_lie_there(
+    all: &[Candidate],
+    writable: bool,
+    host: &Host,
+    homes: &[PathBuf],
+    table: &[Mount],
+) -> Result<(), Refusal> {
+    for found in all {
+        places::judge(found, host, homes)?;
+    }
+    places::links(all)?;
+    overlap::judge(all, writable, host)?;
+    submounts::judge(all, host.route, table)?;
+    location::judge(all, writable, host, table)
+}
+
+/// Whether a broker listens at `--uds`.
+fn answers(all: &[Candidate]) -> Result<(), Refusal> {
+    for found in all.iter().filter(|found| found.role == Role::Uds) {
+        uds::probe(&found.fd, &found.granted.path)?;
+    }
+    Ok(())
+}
+
+/// A broker of the run's own, and where its key comes from, which is asked last of all.
+fn supplied(
+    run: &cli::Run,
+    broker: Option<(BrokerPolicy, Option<LogFile>)>,
+    kept: Kept,
+    ground: &Ground,
+) -> Result<(Option<BrokerPolicy>, Option<Supplies>), Refusal> {
+    let Some((policy, log)) = broker else {
+        return Ok((None, None));
+    };
+    let wait = run.plan.is_none();
+    let key = broker::key(&run.broker_args.key, kept.key, ground, wait)?;
+    Ok((Some(policy), Some(Supplies { key, log })))
+}
+
+/// Every path that was typed, resolved, and the repository that `--git-worktree` stands
+/// for; the clone comes first.
+fn candidates(caller: &Caller, run: &cli::Run, table: &[Mount]) -> Result<Vec<Candidate>, Refusal> {
     let cwd = &caller.cwd;
     let clone = run.clone.as_deref().unwrap_or(Path::new("."));
     let mut all = vec![existing(Role::Clone, cwd, clone)?];
@@ -146,6 +161,10 @@ fn candidates(caller: &Caller, run: &cli::Run) -> Result<Vec<Candidate>, Refusal
     }
     if let Some(typed) = &run.uds {
         all.push(existing(Role::Uds, cwd, typed)?);
+    }
+    if run.git_worktree {
+        let found = worktree::repository(&all[0], out_dir_of(&all), table)?;
+        all.extend(found.into_iter().flatten());
     }
     Ok(all)
 }
@@ -199,6 +218,7 @@ fn survey(
         if ask.gits {
             let common = all.iter().find(|found| found.role == Role::CommonDir);
             let covers = git::judge(tree, common, out_dir_of(all), table, &found)?;
+            location::judge_gits(all, &covers, table)?;
             surveyed.covers = Some(covers);
         }
         let sockets = found.sockets.iter();
