@@ -273,6 +273,10 @@ fn each_key_of_a_policy_is_asked() {
 fn each_key_is_asked_of_other_receipts() {
     let made = Made::new();
     let good = made.good();
+    let denied = json!({
+        "count": 1, "syscall": "mount", "call": "mount()", "errno": "EPERM",
+        "program": null, "why": "x", "remedy": null,
+    });
     for (at, value, policy) in [
         (
             "/jail/seccomp/allow_ptrace",
@@ -288,6 +292,12 @@ fn each_key_is_asked_of_other_receipts() {
         (
             "/denials",
             json!({"calls": [], "others": 1}),
+            "denials = false",
+        ),
+        // With the one kind that is listed it is more than the number holds.
+        (
+            "/denials",
+            json!({"calls": [denied], "others": u64::MAX}),
             "denials = false",
         ),
         (

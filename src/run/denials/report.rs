@@ -104,7 +104,7 @@ impl Denials {
         program: Option<Program>,
     ) {
         let Some((rule, name)) = decided else {
-            self.others += 1;
+            self.others = self.others.saturating_add(1);
             say::note(format_args!(
                 "no rule denies call {number}, which the filter asked about: please report it"
             ));
@@ -115,9 +115,9 @@ impl Denials {
             kind.why == rule.why && kind.call == call && kind.program == program
         };
         if let Some(kind) = self.calls.iter_mut().find(same) {
-            kind.count += 1;
+            kind.count = kind.count.saturating_add(1);
         } else if self.calls.len() == MOST_KINDS {
-            self.others += 1;
+            self.others = self.others.saturating_add(1);
         } else {
             self.calls.push(Denied {
                 count: 1,
