@@ -120,6 +120,27 @@ fn bent_ends() -> Vec<Row> {
         ),
         ("/times/ended", json!("2026-1-1"), "times.ended"),
         (
+            "/times/ended",
+            json!("9999-99-99T99:99:99.999Z"),
+            "times.ended",
+        ),
+        // In another order than they came.
+        (
+            "/times/ended",
+            json!("2020-01-01T00:00:00.000Z"),
+            "times.ended",
+        ),
+        (
+            "/times/started",
+            json!("2999-01-01T00:00:00.000Z"),
+            "times.command_started",
+        ),
+        (
+            "/times/command_started",
+            json!("2020-01-01T00:00:00.000Z"),
+            "times.command_started",
+        ),
+        (
             "/times/command_started",
             Value::Null,
             "times.command_started",
@@ -268,6 +289,15 @@ fn each_key_of_a_policy_is_asked() {
     }
 }
 
+/// The times of a run that came and went at once, then.
+fn times(good: &Value, when: &str) -> Value {
+    let mut times = good["times"].clone();
+    for name in ["started", "command_started", "ended"] {
+        times[name] = json!(when);
+    }
+    times
+}
+
 /// Keys that need another receipt to deviate from.
 #[test]
 fn each_key_is_asked_of_other_receipts() {
@@ -284,8 +314,14 @@ fn each_key_is_asked_of_other_receipts() {
             "allow-ptrace = false",
         ),
         (
-            "/times/ended",
-            json!("2020-01-01T00:00:00.000Z"),
+            "/times",
+            times(&good, "2020-01-01T00:00:00.000Z"),
+            "max-age-s = 3600",
+        ),
+        // A run that is over didn't end later than now.
+        (
+            "/times",
+            times(&good, "2999-01-01T00:00:00.000Z"),
             "max-age-s = 3600",
         ),
         ("/warnings", json!(["careful"]), "warnings = false"),

@@ -2,6 +2,7 @@
 //! up to a size, parsed strictly, and printed with what a terminal could obey escaped.
 
 mod policy;
+mod times;
 mod whole;
 
 use std::fs::File;

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::Findings;
-use super::whole::{is_digest, is_time};
-use crate::clock::Time;
+use super::times;
+use super::whole::is_digest;
 use crate::receipt::format::{self, Jail, Receipt};
 use crate::refusal::{Reason, Refusal, shown};
 
@@ -154,11 +154,7 @@ impl Policy {
         let kind = kind.unwrap_or_default().to_owned();
         among("end.cause.kind", &kind, self.ended_by.as_ref(), found);
         if let Some(most) = self.max_age_s {
-            let oldest = SystemTime::now().checked_sub(Duration::from_secs(most));
-            let oldest = Time(oldest.unwrap_or(SystemTime::UNIX_EPOCH)).to_string();
-            let ended = &receipt.times.ended;
-            let is_young = is_time(ended) && *ended >= oldest;
-            found.must(is_young, "times.ended", format!("{oldest} or later"), ended);
+            times::age(&receipt.times.ended, most, found);
         }
         if let Some(most) = self.max_command_s {
             let ms = receipt.times.command_ms;

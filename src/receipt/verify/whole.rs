@@ -1,8 +1,8 @@
 //! What holds for every receipt of a run that was as it should be, whatever the policy.
 
-use super::Findings;
+use super::{Findings, times};
 use crate::confine::landlock;
-use crate::receipt::format::{End, How, Jail, Mount, Process, Receipt, Times};
+use crate::receipt::format::{End, How, Jail, Mount, Process, Receipt};
 use crate::refusal::EXIT_TIMED_OUT;
 use crate::run::{Cause, Phase};
 
@@ -21,7 +21,7 @@ pub(super) fn judge(receipt: &Receipt, found: &mut Findings) {
     digest("groom_ns.sha256", &receipt.groom_ns.sha256, found);
     digest("command.sha256", &receipt.command.sha256, found);
     end(&receipt.end, found);
-    times(&receipt.times, found);
+    times::judge(&receipt.times, found);
     match &receipt.jail {
         Some(jail) => stood(jail, found),
         None => found.must(false, "jail", "what stood", "nothing"),
@@ -225,40 +225,6 @@ fn end(end: &End, found: &mut Findings) {
     };
     let cause = format!("{:?}", end.cause);
     found.must(agrees, "end.code", format!("that of {cause}"), code);
-}
-
-fn times(times: &Times, found: &mut Findings) {
-    let command = times.command_started.as_deref();
-    for (name, time) in [
-        ("started", Some(times.started.as_str())),
-        ("command_started", command),
-        ("ended", Some(times.ended.as_str())),
-    ] {
-        let holds = time.is_some_and(is_time);
-        let what = format!("times.{name}");
-        found.must(holds, &what, "a time", time.unwrap_or("none"));
-    }
-    let parts = times.setup_ms.zip(times.command_ms);
-    // Each is rounded to a microsecond.
-    let adds_up = parts.is_some_and(|(setup, command)| {
-        setup >= 0.0 && command >= 0.0 && (setup + command - times.total_ms).abs() < 0.01
-    });
-    found.must(
-        adds_up,
-        "times.total_ms",
-        "the sum of both parts",
-        times.total_ms,
-    );
-}
-
-/// RFC 3339 as groom-ns writes it, which sorts as text.
-pub(super) fn is_time(text: &str) -> bool {
-    let form = b"0000-00-00T00:00:00.000Z";
-    text.len() == form.len()
-        && text.bytes().zip(form).all(|(is, form)| match form {
-            b'0' => is.is_ascii_digit(),
-            _ => is == *form,
-        })
 }
 
 fn digest(what: &str, text: &str, found: &mut Findings) {
