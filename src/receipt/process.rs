@@ -58,6 +58,11 @@ const LIMITS: [(&str, &str); 16] = [
     ("Max realtime timeout", "rttime"),
 ];
 
+/// What they are called in a receipt.
+pub fn limit_names() -> impl Iterator<Item = &'static str> {
+    LIMITS.into_iter().map(|(_, name)| name)
+}
+
 /// Of /proc/PID/limits (proc_pid_limits(5)): all sixteen, or none.
 pub fn limits(text: &str) -> Option<BTreeMap<String, Rlimit>> {
     let limit = |(words, name): (&str, &str)| {

@@ -147,8 +147,9 @@ pub enum Cause {
         /// Its number.
         signal: i32,
     },
-    /// The process that started groom-ns is gone.
-    CallerGone,
+    /// The process that started groom-ns is gone. (In braces serde refuses fields that it
+    /// doesn't know here, too.)
+    CallerGone {},
     /// The time limit.
     TimedOut {
         /// In milliseconds.
@@ -190,7 +191,7 @@ impl End {
             }
             End::Abandoned(Phase::Released | Phase::Running) => {
                 say::note("the process that started it is gone: the jail was killed");
-                killed_by(libc::SIGKILL, Cause::CallerGone)
+                killed_by(libc::SIGKILL, Cause::CallerGone {})
             }
             End::Limit(which, value) => over_limit(which, value),
             End::Lost(why) => {

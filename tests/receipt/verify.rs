@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use serde_json::{Value, json};
 
 use super::made::{Made, verify};
-use crate::common::path_str;
+use crate::common::{is_root, path_str};
 
 /// A receipt with one value changed; a name that isn't there is added.
 fn bent(receipt: &Value, at: &str, value: Value) -> Value {
@@ -73,6 +73,18 @@ fn bent_rules(good: &Value) -> Vec<Row> {
     let leaked = [open.as_slice(), &[five]].concat();
     vec![
         ("/jail/landlock/abi", json!(1), "jail.landlock.abi"),
+        ("/jail/landlock/abi", json!(99), "jail.landlock.abi"),
+        ("/jail/landlock/mode", json!("banana"), "jail.landlock.mode"),
+        (
+            "/jail/landlock/rights",
+            json!(["x"]),
+            "jail.landlock.rights",
+        ),
+        (
+            "/jail/landlock/absent",
+            json!(["x"]),
+            "jail.landlock.absent",
+        ),
         ("/jail/landlock/rights", json!([]), "jail.landlock"),
         ("/jail/landlock/rules", json!([]), "jail.landlock"),
         (
@@ -105,7 +117,86 @@ fn bent_rules(good: &Value) -> Vec<Row> {
             json!("nothing"),
             "no such check",
         ),
+        (
+            "/jail/self_check/tried/1",
+            json!({"check": "banana", "about": "", "answer": "no such check"}),
+            "no such check",
+        ),
         ("/jail/self_check/tried", json!([]), "jail.self_check"),
+    ]
+}
+
+/// Ids: of nobody, of root, and not of who is said to have started it.
+fn bent_ids(good: &Value) -> Vec<Row> {
+    let route = if is_root() { "user" } else { "root" };
+    let mut rows = vec![
+        ("/started_by/route", json!("banana"), "started_by.route"),
+        ("/started_by/route", json!(route), "started_by.route"),
+    ];
+    if is_root() {
+        rows.extend([
+            ("/jail/init/gids/1", json!(0), "jail.init.gids"),
+            ("/jail/command/gids/0", json!(0), "jail.command.gids"),
+            ("/jail/init/groups", json!([0]), "jail.init.groups"),
+            ("/jail/command/groups", json!([4]), "jail.command.groups"),
+        ]);
+    } else {
+        let other = json!(good["started_by"]["uid"].as_u64().unwrap() + 1);
+        rows.extend([
+            ("/jail/init/uids/2", other.clone(), "jail.init.uids"),
+            ("/jail/command/uids/1", other, "jail.command.uids"),
+            ("/jail/init/gids/3", json!(u32::MAX), "jail.init.gids"),
+            ("/jail/command/gids/0", json!(u32::MAX), "jail.command.gids"),
+        ]);
+    }
+    rows
+}
+
+/// A mount more, or a grant.
+fn bent_files(good: &Value) -> Vec<Row> {
+    let table = good["jail"]["mounts"]["table"].as_array().unwrap();
+    let rules = good["jail"]["landlock"]["rules"].as_array().unwrap();
+    let mount = |path: &str, root: &str, kind: &str, options: &str| {
+        let options: Vec<&str> = options.split(',').collect();
+        let mount = json!({"path": path, "root": root, "type": kind, "options": options});
+        json!([table.as_slice(), &[mount]].concat())
+    };
+    let grant = |path: &str, grant: &str| {
+        let rule = json!({"path": path, "grant": grant});
+        json!([rules.as_slice(), &[rule]].concat())
+    };
+    let safe = "rw,nosuid,nodev";
+    let (at, of) = ("/jail/mounts/table", "/jail/landlock/rules");
+    vec![
+        // Over one that is as it should be.
+        (at, mount("/", "/", "tmpfs", safe), "jail.mounts: /:"),
+        (at, mount("/usr", "/usr", "ext4", safe), "jail.mounts: /usr"),
+        (at, mount("/tmp", "/", "ext4", safe), "jail.mounts: /tmp"),
+        (at, mount("/tmp", "/x", "tmpfs", safe), "jail.mounts: /tmp"),
+        // What isn't /dev may have folders of these names.
+        (
+            at,
+            mount("/w", "/a/dev/null", "ext4", "ro,nosuid"),
+            "expected nodev",
+        ),
+        (
+            at,
+            mount("/dev/zero", "/a/zero", "ext4", "ro,nosuid"),
+            "expected nodev",
+        ),
+        (
+            at,
+            mount("/w", "/", "devpts", "ro,nosuid"),
+            "expected nodev",
+        ),
+        (of, grant("/", "write"), "jail.landlock.rules: /:"),
+        (of, grant("/", "execute"), "jail.landlock.rules: /:"),
+        (of, grant("/usr", "write"), "jail.landlock.rules: /usr"),
+        (of, grant("/w", "write"), "jail.landlock.rules: /w"),
+        (of, grant("/proc", "write"), "jail.landlock.rules: /proc"),
+        (of, grant("/dev/sda", "device"), "jail.landlock.rules: /dev"),
+        (of, grant("/tmp", "connect"), "jail.landlock.rules: /tmp"),
+        (of, grant("/tmp", "banana"), "jail.landlock.rules: /tmp"),
     ]
 }
 
@@ -116,6 +207,16 @@ fn bent_ends() -> Vec<Row> {
         (
             "/end/cause",
             json!({"kind": "killed", "signal": 9}),
+            "end.code",
+        ),
+        (
+            "/end/cause",
+            json!({"kind": "killed", "signal": -128}),
+            "end.code",
+        ),
+        (
+            "/end/cause",
+            json!({"kind": "exited", "code": 256}),
             "end.code",
         ),
         ("/times/ended", json!("2026-1-1"), "times.ended"),
@@ -185,6 +286,7 @@ fn bent_sources() -> Vec<Row> {
         ("/jail/self_check/how", "applied"),
         ("/command/how", "read"),
         ("/usage/how", "applied"),
+        ("/supervised/how", "read"),
     ]
     .map(|(section, how)| (section, json!(how), ".how: "))
     .to_vec()
@@ -198,6 +300,8 @@ fn a_receipt_that_is_not_whole_deviates() {
     let rows = [
         bent_processes(&good),
         bent_rules(&good),
+        bent_ids(&good),
+        bent_files(&good),
         bent_ends(),
         bent_checks(&good),
         bent_sources(),
@@ -211,25 +315,76 @@ fn a_receipt_that_is_not_whole_deviates() {
     assert_eq!(control.code, Some(0), "vacuous: {control:#?}");
 }
 
-/// What is always read-only, without its `ro`, and without its mount.
+/// What every jail has: with other options, and without its mount.
 #[test]
-fn what_is_not_sealed_deviates() {
+fn what_every_jail_has_deviates_without_it() {
     let made = Made::new();
     let good = made.good();
-    for path in ["/", "/proc/sys"] {
+    let of = |path: &str| format!("jail.mounts: {path}: ");
+    let sealed = ["/", "/usr", "/etc", "/proc/sys"];
+    let own = ["/tmp", "/home/agent", "/dev/shm", "/dev/pts", "/proc"];
+    for path in sealed {
         let mut writable = good.clone();
         let table = writable["jail"]["mounts"]["table"].as_array_mut().unwrap();
         let mount = table.iter_mut().find(|mount| mount["path"] == path);
         mount.unwrap()["options"] = json!(["rw", "nosuid", "nodev"]);
+        let run = made.verify_value(&writable, "");
+        let line = of(path) + "expected a read-only mount, found none\n";
+        assert_eq!((run.code, run.stdout.as_str()), (Some(1), line.as_str()));
+    }
+    for path in sealed.into_iter().chain(own) {
         let mut absent = good.clone();
         let table = absent["jail"]["mounts"]["table"].as_array_mut().unwrap();
         table.retain(|mount| mount["path"] != path);
-        let line = format!("jail.mounts: {path}: expected a read-only mount, found none\n");
-        for bent in [writable, absent] {
-            let run = made.verify_value(&bent, "");
-            assert_eq!((run.code, run.stdout.as_str()), (Some(1), line.as_str()));
-        }
+        let run = made.verify_value(&absent, "");
+        assert_eq!(run.code, Some(1), "{path}: {run:#?}");
+        assert!(run.stdout.contains(&of(path)), "{path}: {run:#?}");
     }
+}
+
+/// Fifteen of sixteen, one too many, and two checks of the same folder.
+#[test]
+fn what_is_not_told_deviates() {
+    let made = Made::new();
+    let good = made.good();
+    let mut fewer = good.clone();
+    let rlimits = fewer["jail"]["limits"]["rlimits"].as_object_mut().unwrap();
+    rlimits.remove("nproc").unwrap();
+    let nofile = good["jail"]["limits"]["rlimits"]["nofile"].clone();
+    let more = bent(&good, "/jail/limits/rlimits/banana", nofile);
+    let mut twice = good.clone();
+    let tried = twice["jail"]["self_check"]["tried"].as_array_mut().unwrap();
+    let read_only = |one: &&mut Value| one["check"] == "read-only";
+    for one in tried.iter_mut().filter(read_only) {
+        one["about"] = json!("/usr");
+    }
+    for (other, about) in [
+        (fewer, "jail.limits.rlimits"),
+        (more, "jail.limits.rlimits"),
+        (twice, "jail.self_check: read-only"),
+    ] {
+        let run = made.verify_value(&other, "");
+        assert_eq!(run.code, Some(1), "{about}: {run:#?}");
+        assert!(run.stdout.contains(about), "{run:#?}");
+    }
+}
+
+/// Grants and mounts that are a jail's own where the policy says what else there may be.
+#[test]
+fn what_may_be_written_to_is_asked_of_mounts_and_grants() {
+    let made = Made::new();
+    let jail = made.jail().flag("--out-dir", made.workspace.out_dir());
+    let (_, good) = made.of(jail, &["true"]);
+    let out = made.workspace.out_dir();
+    let run = made.verify_value(&good, "writable = []");
+    let mount = format!("jail.mounts: {}: expected read-only", path_str(&out));
+    let grant = format!("jail.landlock.rules: {}: ", path_str(&out));
+    assert_eq!(run.code, Some(1), "{run:#?}");
+    for line in [mount, grant] {
+        assert!(run.stdout.contains(&line), "{line}: {run:#?}");
+    }
+    let run = made.verify_value(&good, &format!("writable = ['{}']", path_str(&out)));
+    assert_eq!(run.code, Some(0), "vacuous: {run:#?}");
 }
 
 /// Each key: what the receipt obeys, and what it doesn't.
@@ -289,6 +444,18 @@ fn each_key_of_a_policy_is_asked() {
     }
 }
 
+/// The domain as a kernel with landlock ABI 2 has it.
+fn of_abi_2(good: &Value) -> Value {
+    let mut domain = good["jail"]["landlock"].clone();
+    let of = |name: &str| domain[name].as_array().unwrap().clone();
+    let mut all = [of("rights"), of("absent")].concat();
+    let absent = all.split_off(14);
+    domain["abi"] = json!(2);
+    domain["rights"] = json!(all);
+    domain["absent"] = json!(absent);
+    domain
+}
+
 /// The times of a run that came and went at once, then.
 fn times(good: &Value, when: &str) -> Value {
     let mut times = good["times"].clone();
@@ -344,8 +511,8 @@ fn each_key_is_asked_of_other_receipts() {
         ("/supervised/max_output", json!(1025), "max-output = 1024"),
         ("/kernel/release", json!("unknown"), "kernel-min = '1.0'"),
         (
-            "/jail/landlock/absent",
-            json!(["refer_too"]),
+            "/jail/landlock",
+            of_abi_2(&good),
             "landlock-absent = ['resolve_unix']",
         ),
     ] {
@@ -402,6 +569,7 @@ fn what_cannot_be_read_is_refused() {
         bent(&good, "/more", json!(1)).to_string(),
         bent(&good, "/jail/mounts/more", json!(1)).to_string(),
         bent(&good, "/end/cause/kind", json!("tired")).to_string(),
+        bent(&good, "/end/cause", json!({"kind": "caller-gone", "x": 1})).to_string(),
         bent(&good, "/end/code", json!(256)).to_string(),
         bent(&good, "/usage/user_ms", json!("x")).to_string(),
         "[".repeat(100_000),

@@ -1,6 +1,7 @@
 //! `groom-ns verify`: a receipt beside what it should be. Both are untrusted input: read
 //! up to a size, parsed strictly, and printed with what a terminal could obey escaped.
 
+mod files;
 mod policy;
 mod times;
 mod whole;

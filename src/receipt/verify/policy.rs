@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::Findings;
-use super::times;
 use super::whole::is_digest;
+use super::{Findings, files, times};
 use crate::receipt::format::{self, Jail, Receipt};
 use crate::refusal::{Reason, Refusal, shown};
 
@@ -82,9 +81,6 @@ pub struct Broker {
     /// The most tokens of answers, by the API's word.
     pub max_output_tokens: Option<u64>,
 }
-
-/// Mounts of the jail's own that are writable.
-const OWN: [&str; 5] = ["/tmp", "/home/agent", "/dev/shm", "/dev/pts", "/proc"];
 
 impl Policy {
     /// Reads one.
@@ -257,12 +253,7 @@ impl Policy {
             found.must(!traces, "jail.seccomp.allow_ptrace", false, traces);
         }
         if let Some(writable) = &self.writable {
-            for mount in &jail.mounts.table {
-                let is_ro = mount.options.iter().any(|option| option == "ro");
-                let may = OWN.contains(&mount.path.as_str()) || writable.contains(&mount.path);
-                let what = format!("jail.mounts: {}", mount.path);
-                found.must(is_ro || may, &what, "read-only", mount.options.join(","));
-            }
+            files::writable(jail, writable, found);
         }
         for (name, most) in &self.rlimits {
             let hard = jail.limits.rlimits.get(name).and_then(|limit| limit.hard);

@@ -1,17 +1,14 @@
 //! What holds for every receipt of a run that was as it should be, whatever the policy.
 
-use super::{Findings, times};
-use crate::confine::landlock;
-use crate::receipt::format::{End, How, Jail, Mount, Process, Receipt};
+use super::{Findings, files, times};
+use crate::plan::CANARY;
+use crate::receipt::format::{End, How, Jail, Process, Receipt, StartedBy};
+use crate::receipt::process;
 use crate::refusal::EXIT_TIMED_OUT;
 use crate::run::{Cause, Phase};
 
 /// In hex digits.
 const SHA256: usize = 64;
-/// Mounts that every jail has, read-only.
-const SEALED: [&str; 2] = ["/", "/proc/sys"];
-/// The jail's device nodes.
-const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// What a program exits with beyond this is n of a signal.
 const SIGNAL: i32 = 128;
 
@@ -23,7 +20,10 @@ pub(super) fn judge(receipt: &Receipt, found: &mut Findings) {
     end(&receipt.end, found);
     times::judge(&receipt.times, found);
     match &receipt.jail {
-        Some(jail) => stood(jail, found),
+        Some(jail) => {
+            stood(jail, found);
+            ids(&receipt.started_by, jail, found);
+        }
         None => found.must(false, "jail", "what stood", "nothing"),
     }
 }
@@ -39,6 +39,7 @@ fn sources(receipt: &Receipt, found: &mut Findings) {
     must("started_by", receipt.started_by.how, How::Read);
     must("command", receipt.command.how, How::Applied);
     must("usage", receipt.usage.how, How::Read);
+    must("supervised", receipt.supervised.how, How::Applied);
     if let Some(broker) = &receipt.broker {
         must("broker", broker.how, How::Applied);
     }
@@ -62,11 +63,10 @@ fn stood(jail: &Jail, found: &mut Findings) {
         let what = format!("jail.namespaces.{name}");
         found.must(is_own, &what, "one of its own", namespace.jail);
     }
-    mounts(&jail.mounts.table, found);
+    files::judge(jail, found);
     process("jail.init", &jail.init, found);
     process("jail.command", &jail.command, found);
     seccomp(jail, found);
-    rules(jail, found);
     let open: Vec<u32> = jail.descriptors.open.iter().map(|open| open.fd).collect();
     found.must(
         open == [0, 1, 2],
@@ -74,53 +74,54 @@ fn stood(jail: &Jail, found: &mut Findings) {
         "0, 1 and 2",
         format!("{open:?}"),
     );
-    // With 0 the kernel still runs a pipe handler (core(5)).
-    let core = jail.limits.rlimits.get("core").and_then(|core| core.hard);
-    let is_low = core.is_some_and(|core| core <= 1);
-    found.must(
-        is_low,
-        "jail.limits.rlimits.core",
-        "at most 1",
-        format!("{core:?}"),
-    );
+    rlimits(jail, found);
     self_check(jail, found);
 }
 
-fn mounts(table: &[Mount], found: &mut Findings) {
-    for path in SEALED {
-        let mut found_there = table.iter().filter(|mount| mount.path == path);
-        let is_sealed = found_there.any(|mount| mount.options.iter().any(|option| option == "ro"));
-        let what = format!("jail.mounts: {path}");
-        found.must(is_sealed, &what, "a read-only mount", "none");
-    }
-    for mount in table {
-        let what = format!("jail.mounts: {}", mount.path);
-        let mut must = |option: &str| {
-            let has = mount.options.iter().any(|found| found == option);
-            found.must(has, &what, option, mount.options.join(","));
+/// Whose the processes are: the caller's own, or as root nobody's, and of no group.
+fn ids(by: &StartedBy, jail: &Jail, found: &mut Findings) {
+    let route = if by.uid == 0 { "root" } else { "user" };
+    found.must(by.route == route, "started_by.route", route, &by.route);
+    let processes = [("jail.init", &jail.init), ("jail.command", &jail.command)];
+    for (what, process) in processes {
+        let (uids, gids) = (process.uids, process.gids);
+        let mut must = |name: &str, holds: bool, expected: &str, is: String| {
+            found.must(holds, &format!("{what}.{name}"), expected, is);
         };
-        must("nosuid");
-        // A device node works on its own mount alone; /dev/null covers files, too.
-        if !is_device(mount) {
-            must("nodev");
+        let shown = |ids: &[u32]| format!("{ids:?}");
+        must("uids", !uids.contains(&0), "none that is 0", shown(&uids));
+        if by.uid == 0 {
+            must("gids", !gids.contains(&0), "none that is 0", shown(&gids));
+            let groups = &process.groups;
+            must("groups", groups.is_empty(), "none", shown(groups));
+        } else {
+            must("uids", uids == [by.uid; 4], "the caller's", shown(&uids));
+            must("gids", gids == [by.gid; 4], "the caller's", shown(&gids));
         }
     }
 }
 
-/// Whether it is the jail's terminals, one of its device nodes, or a cover.
-fn is_device(mount: &Mount) -> bool {
-    let covers = mount.root == "/null" || mount.root.ends_with("/dev/null");
-    let node = mount.path.strip_prefix("/dev/").filter(|name| {
-        let known = DEVICES.contains(name);
-        known && mount.root.ends_with(&format!("/{name}"))
-    });
-    mount.kind == "devpts" || covers || node.is_some()
+/// All sixteen are told.
+fn rlimits(jail: &Jail, found: &mut Findings) {
+    let rlimits = &jail.limits.rlimits;
+    let told: Vec<&str> = rlimits.keys().map(String::as_str).collect();
+    let mut all: Vec<&str> = process::limit_names().collect();
+    all.sort_unstable();
+    let shown = format!("{told:?}");
+    found.must(
+        told == all,
+        "jail.limits.rlimits",
+        format!("{all:?}"),
+        shown,
+    );
+    // With 0 the kernel still runs a pipe handler (core(5)).
+    let core = rlimits.get("core").and_then(|core| core.hard);
+    let is_low = core.is_some_and(|core| core <= 1);
+    let shown = format!("{core:?}");
+    found.must(is_low, "jail.limits.rlimits.core", "at most 1", shown);
 }
 
 fn process(what: &str, process: &Process, found: &mut Findings) {
-    let is_root = process.uids.contains(&0);
-    let uids = format!("{:?}", process.uids);
-    found.must(!is_root, &format!("{what}.uids"), "none that is 0", uids);
     for (name, set) in process.capabilities.each() {
         let is_empty = !set.is_empty() && set.bytes().all(|digit| digit == b'0');
         let what = format!("{what}.capabilities.{name}");
@@ -146,65 +147,45 @@ fn seccomp(jail: &Jail, found: &mut Findings) {
     found.must(count > 0, "jail.seccomp.instructions", "some", count);
 }
 
-fn rules(jail: &Jail, found: &mut Findings) {
-    let landlock = &jail.landlock;
-    let is_enough = landlock.abi >= landlock::FLOOR || landlock.mode == "best-effort";
-    let least = format!("{} or more", landlock::FLOOR);
-    found.must(is_enough, "jail.landlock.abi", least, landlock.abi);
-    let has_rights =
-        landlock.abi == 0 || !(landlock.rights.is_empty() || landlock.rules.is_empty());
-    found.must(has_rights, "jail.landlock", "rights and rules", "none");
-    let both = landlock
-        .rights
-        .iter()
-        .find(|right| landlock.absent.contains(right));
-    let both = both.map_or("", String::as_str);
-    found.must(
-        both.is_empty(),
-        "jail.landlock.absent",
-        "no right that is used",
-        both,
-    );
-}
-
 fn self_check(jail: &Jail, found: &mut Findings) {
     let tried = &jail.self_check.tried;
     let answer = |check: &str| match check {
-        "no-privileges" => "none",
-        "socket" => "EAFNOSUPPORT",
-        "user-namespace" => "EPERM",
-        "canary" => "EACCES",
-        "read-only" => "EROFS",
-        _ => "no such check",
+        "no-privileges" => Some("none"),
+        "socket" => Some("EAFNOSUPPORT"),
+        "user-namespace" => Some("EPERM"),
+        "canary" => Some("EACCES"),
+        "read-only" => Some("EROFS"),
+        _ => None,
     };
     for one in tried {
         let what = format!("jail.self_check: {} {}", one.check, one.about);
+        let expected = answer(&one.check);
         found.must(
-            one.answer == answer(&one.check),
+            expected == Some(&one.answer),
             &what,
-            answer(&one.check),
+            expected.unwrap_or("no such check"),
             &one.answer,
         );
     }
-    let mut must = |check: &str, about: Option<&str>, least: usize| {
-        let same = tried
+    let mut must = |check: &str, expected: &str, is_it: &dyn Fn(&str) -> bool| {
+        let was_made = tried
             .iter()
-            .filter(|one| one.check == check && about.is_none_or(|about| one.about == about));
-        let what = format!("jail.self_check: {check} {}", about.unwrap_or_default());
-        let count = same.count();
-        found.must(
-            count >= least,
-            what.trim_end(),
-            format!("{least} or more"),
-            count,
-        );
+            .any(|one| one.check == check && is_it(&one.about));
+        let what = format!("jail.self_check: {check}");
+        found.must(was_made, &what, expected, "none");
     };
-    must("no-privileges", None, 1);
-    must("socket", Some("AF_VSOCK"), 1);
-    must("socket", Some("AF_ALG"), 1);
-    must("user-namespace", None, 1);
-    must("canary", None, usize::from(jail.landlock.abi > 0));
-    must("read-only", None, 2);
+    must("no-privileges", "one", &|_| true);
+    for family in ["AF_VSOCK", "AF_ALG"] {
+        must("socket", family, &|about| about == family);
+    }
+    must("user-namespace", "one", &|_| true);
+    if jail.landlock.abi > 0 {
+        must("canary", CANARY, &|about| about == CANARY);
+    }
+    must("read-only", "/usr", &|about| about == "/usr");
+    must("read-only", "one of what is given", &|about| {
+        about != "/usr"
+    });
 }
 
 /// An end and its code tell the same.
@@ -212,16 +193,18 @@ fn end(end: &End, found: &mut Findings) {
     let phase = format!("{:?}", end.phase);
     found.must(end.phase == Phase::Running, "end.phase", "Running", phase);
     let code = i32::from(end.code);
-    let signal = |signal: i32| code == SIGNAL.saturating_add(signal);
+    let signal = |signal: i32| signal > 0 && code == SIGNAL.saturating_add(signal);
     let agrees = match &end.cause {
-        Cause::Exited { code: own } => code == own & 0xff,
+        Cause::Exited { code: own } => code == *own,
         Cause::Killed { signal: own }
         | Cause::Signal { signal: own }
         | Cause::JailKilled { signal: own } => signal(*own),
         Cause::NotExecuted { .. } => matches!(code, 126 | 127),
         Cause::Limit { which, .. } => signal(which.signal()),
         Cause::TimedOut { .. } => code == i32::from(EXIT_TIMED_OUT),
-        Cause::CallerGone | Cause::Lost { .. } | Cause::ForcedToEnd { .. } => signal(libc::SIGKILL),
+        Cause::CallerGone {} | Cause::Lost { .. } | Cause::ForcedToEnd { .. } => {
+            signal(libc::SIGKILL)
+        }
     };
     let cause = format!("{:?}", end.cause);
     found.must(agrees, "end.code", format!("that of {cause}"), code);
