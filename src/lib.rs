@@ -15,6 +15,7 @@ pub mod cli;
 pub mod clock;
 pub mod confine;
 pub mod digest;
+pub mod files;
 pub mod host;
 pub mod identity;
 pub mod mount;

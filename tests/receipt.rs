@@ -18,3 +18,5 @@ mod status;
 mod stood;
 #[path = "receipt/verify.rs"]
 mod verify;
+#[path = "receipt/whole.rs"]
+mod whole;

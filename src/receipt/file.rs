@@ -9,6 +9,7 @@ use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, getpid, unlinkat};
 
+use crate::files::errno;
 use crate::policy::ReceiptFile;
 
 /// Writes it beside its name (with mode 0644, less the umask) and moves it there, where
@@ -28,7 +29,6 @@ pub fn write(to: &ReceiptFile, text: &str) -> Result<(), (&'static str, Errno)> 
     let mode = Mode::from_bits_truncate(0o644);
     let fd = openat(&to.parent, temporary, flags, mode).map_err(failed("openat"))?;
     let mut file = File::from(fd);
-    let errno = |error| Errno::try_from(error).unwrap_or(Errno::EIO);
     let written = file
         .write_all(text.as_bytes())
         .map_err(|error| ("write", errno(error)))

@@ -8,7 +8,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Instant, SystemTime};
 
-use nix::errno::Errno;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::stat::fstat;
 use nix::sys::statfs::{FsType, NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs};
@@ -26,6 +25,7 @@ use crate::broker::totals::Totals;
 use crate::clock::{Time, milliseconds};
 use crate::confine::landlock;
 use crate::digest;
+use crate::files::errno;
 use crate::ns::evidence::Evidence;
 use crate::plan::limits::Cgroup;
 use crate::plan::step::{Plan, Route};
@@ -354,6 +354,6 @@ fn whole(mut file: File) -> io::Result<Vec<u8>> {
 fn unread(what: &str, error: io::Error) -> Refusal {
     Refusal::new(Reason::Receipt, "read the jail back")
         .about(what)
-        .errno(Errno::try_from(error).unwrap_or(Errno::EIO))
+        .errno(errno(error))
         .remedy("run it without --receipt, or please report it")
 }

@@ -1,17 +1,16 @@
 //! What is told of a run while it happens, and what it leaves behind: lines on
 //! `--status-fd`, and the file of `--receipt`. Where neither is asked for, nothing is done.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::record::{Moment, Record};
 use super::status::{Event, Status};
 use super::{ascii, file};
 use crate::broker::totals::Totals;
+use crate::files::errno;
 use crate::ns::evidence::Evidence;
 use crate::plan::step::Plan;
 use crate::policy::ReceiptFile;
@@ -122,8 +121,4 @@ impl Told {
         self.status.ended(ending, code);
         code
     }
-}
-
-fn errno(error: io::Error) -> Errno {
-    Errno::try_from(error).unwrap_or(Errno::EIO)
 }

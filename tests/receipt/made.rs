@@ -72,6 +72,18 @@ pub(crate) fn verify(receipt: &Path, policy: &Path, flags: &[&str]) -> Run {
     finish(spawn(command.env_remove("GITHUB_ACTIONS")))
 }
 
+/// A receipt with one value changed; a name that isn't there is added.
+pub(crate) fn bent(receipt: &Value, at: &str, value: Value) -> Value {
+    let mut bent = receipt.clone();
+    let (parent, name) = at.rsplit_once('/').expect("a pointer");
+    let parent = bent.pointer_mut(parent).expect(at);
+    match (parent, name.parse::<usize>()) {
+        (Value::Array(all), Ok(number)) => all[number] = value,
+        (parent, _) => parent[name] = value,
+    }
+    bent
+}
+
 /// What lies in a folder.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder");

@@ -7,15 +7,14 @@ mod times;
 mod whole;
 
 use std::fs::File;
-use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::format::Receipt;
 use super::{FORMAT, ascii};
+use crate::files::{at_most, errno};
 use crate::refusal::{Reason, Refusal, shown};
 
 pub use policy::Policy;
@@ -140,7 +139,7 @@ fn contents(what: &'static str, path: &Path, most: u64) -> Result<Vec<u8>, Refus
     let refusal = || Refusal::new(Reason::Receipt, format!("read {what}")).path(path);
     let failed = |error| {
         refusal()
-            .errno(Errno::try_from(error).unwrap_or(Errno::EIO))
+            .errno(errno(error))
             .remedy("name a file that is there and can be read")
     };
     let mut options = File::options();
@@ -149,12 +148,7 @@ fn contents(what: &'static str, path: &Path, most: u64) -> Result<Vec<u8>, Refus
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(refusal().remedy("it isn't a regular file"));
     }
-    let mut bytes = Vec::new();
-    file.take(most + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    if bytes.len() as u64 > most {
-        return Err(refusal().remedy(format!("it has more than {most} bytes")));
-    }
-    Ok(bytes)
+    at_most(file, most)
+        .map_err(failed)?
+        .ok_or_else(|| refusal().remedy(format!("it has more than {most} bytes")))
 }
