@@ -139,7 +139,7 @@ pub struct Broker {
     pub how: How,
     /// The API.
     pub provider: String,
-    /// The URL that requests went to.
+    /// Where requests went: scheme, host and port.
     pub upstream: String,
     /// What was forwarded: `METHOD /path`.
     pub routes: Vec<String>,

@@ -169,7 +169,7 @@ impl Record {
         let broker = plan.broker.as_ref().map(|asked| Broker {
             how: How::Applied,
             provider: asked.provider.to_owned(),
-            upstream: asked.upstream.clone(),
+            upstream: origin(&asked.upstream).to_owned(),
             routes: asked.routes.clone(),
             totals: self.totals.sums(),
         });
@@ -277,6 +277,15 @@ fn limits_of(cgroup: &Cgroup) -> BTreeMap<String, u64> {
     settings
         .filter_map(|(file, value)| Some((file.to_owned(), number(&value)?)))
         .collect()
+}
+
+/// Scheme and host of a URL, without its path: gateways take tokens there, and a receipt is
+/// for everybody.
+fn origin(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + "://".len());
+    let path = url.get(host..).and_then(|rest| rest.find('/'));
+    let end = path.map_or(url.len(), |path| host + path);
+    url.get(..end).unwrap_or_default()
 }
 
 /// A value's one word, as the plan prints it.

@@ -43,7 +43,7 @@ fn receipts_obey_their_schema() {
     let key = made.workspace.file("kept/key", "sk-0123456789abcdef");
     let broker = jail()
         .flag("--broker", "anthropic")
-        .flag("--upstream", "http://127.0.0.1:9")
+        .flag("--upstream", "http://127.0.0.1:9/secret/gw")
         .flag("--key-file", key);
     let documents: Vec<Value> = [
         made.of(jail(), &["true"]),
@@ -65,6 +65,9 @@ fn receipts_obey_their_schema() {
         complaints("receipt.schema.json", &documents, &made),
         [""; 0]
     );
+    // Gateways take tokens in the path.
+    let upstream = &documents[4]["broker"]["upstream"];
+    assert_eq!(upstream, "http://127.0.0.1:9");
     // What isn't one is complained about, at every depth.
     for (at, value) in [
         ("/more", json!(1)),
