@@ -1,6 +1,6 @@
 //! The profile's file: written whole or not at all, and nobody else's.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -9,12 +9,16 @@ use nix::fcntl::{OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
 
+use crate::files::{at_most, errno};
 use crate::mount::tree::open_plain;
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
 
 use super::open_to_others;
-use super::profile::MARK;
+use super::profile::binary_in;
+
+/// In bytes. A profile is short; what is longer isn't ours.
+const MOST: u64 = 1 << 16;
 
 /// A folder that root alone can write to.
 pub(super) struct Folder {
@@ -26,8 +30,13 @@ pub(super) struct Folder {
 pub(super) enum Present {
     /// Nothing.
     Nothing,
-    /// A profile that this program wrote; its text.
-    Ours(String),
+    /// A profile that this program wrote.
+    Ours {
+        /// All of it.
+        text: String,
+        /// The binary that it is for.
+        binary: String,
+    },
 }
 
 impl Folder {
@@ -74,18 +83,24 @@ impl Folder {
             Err(errno) => return Err(foreign().errno(errno)),
         };
         let file = std::fs::File::from(fd);
-        let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
-        let mut text = String::new();
-        // A profile is short; what is longer isn't ours.
-        let read = is_file.then(|| file.take(1 << 16).read_to_string(&mut text));
-        match read {
-            Some(Ok(_)) if is_ours(&text) => Ok(Present::Ours(text)),
-            _ => Err(foreign()),
+        if !file.metadata().is_ok_and(|meta| meta.is_file()) {
+            return Err(foreign());
+        }
+        let bytes = at_most(file, MOST).map_err(|error| foreign().errno(errno(error)))?;
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        let text = text.ok_or_else(foreign)?;
+        match binary_in(&text).map(str::to_owned) {
+            Some(binary) => Ok(Present::Ours { text, binary }),
+            None if stands(Mechanism::OwnProfileFile) => Err(foreign()),
+            None => Ok(Present::Ours {
+                text,
+                binary: String::new(),
+            }),
         }
     }
 
     /// Puts `text` at `name` in one step (rename(2)). Where nothing was, what has
-    /// appeared meanwhile isn't replaced.
+    /// appeared meanwhile isn't replaced. Where this fails, all is as it was.
     pub(super) fn write(&self, name: &str, text: &str, before: &Present) -> Result<(), Refusal> {
         let new = format!(".{name}.{}", std::process::id());
         let flags =
@@ -95,13 +110,13 @@ impl Folder {
             openat(&self.fd, new.as_str(), flags, mode).map_err(self.refuse(name, "openat"))?;
         let rename = match before {
             Present::Nothing => RenameFlags::RENAME_NOREPLACE,
-            Present::Ours(_) => RenameFlags::empty(),
+            Present::Ours { .. } => RenameFlags::empty(),
         };
         let mut file = std::fs::File::from(fd);
         let written = file
             .write_all(text.as_bytes())
             .and_then(|()| file.sync_all())
-            .map_err(|error| Errno::try_from(error).unwrap_or(Errno::EIO))
+            .map_err(errno)
             .map_err(self.refuse(name, "write"))
             .and_then(|()| {
                 renameat2(&self.fd, new.as_str(), &self.fd, name, rename)
@@ -110,7 +125,11 @@ impl Folder {
         if written.is_err() {
             let _ = unlinkat(&self.fd, new.as_str(), UnlinkatFlags::NoRemoveDir);
         }
-        written?;
+        written
+    }
+
+    /// Waits until what was done to `name` is on the disk (fsync(2)).
+    pub(super) fn sync(&self, name: &str) -> Result<(), Refusal> {
         fsync(&self.fd).map_err(self.refuse(name, "fsync"))
     }
 
@@ -128,8 +147,4 @@ impl Folder {
                 .remedy("make room and let root write there")
         }
     }
-}
-
-fn is_ours(text: &str) -> bool {
-    text.lines().next() == Some(MARK) || !stands(Mechanism::OwnProfileFile)
 }

@@ -28,7 +28,8 @@ const ENABLED: &str = "/sys/module/apparmor/parameters/enabled";
 ///
 /// # Errors
 /// `usage`: not root. `path`: the binary or the file isn't one that may be used.
-/// `setup`: no AppArmor, or a write or the parser failed; then all is as it was.
+/// `setup`: no AppArmor, or a write or the parser failed; then all is as it was, or the
+/// refusal says what isn't.
 pub fn run(asked: &SetupApparmor) -> Result<String, Refusal> {
     let nothing = |()| String::new();
     if asked.remove {
@@ -36,29 +37,60 @@ pub fn run(asked: &SetupApparmor) -> Result<String, Refusal> {
         remove().map(nothing)
     } else if asked.install {
         must_be_root("--install")?;
-        install(&profile::of_this_binary()?).map(nothing)
+        let (text, binary) = profile::of_this_binary()?;
+        install(&text, &binary).map(nothing)
     } else {
-        profile::of_this_binary()
+        Ok(profile::of_this_binary()?.0)
     }
 }
 
-/// Writes the profile and loads it; what was there before comes back if it can't be loaded.
-fn install(text: &str) -> Result<(), Refusal> {
+/// Writes the profile of `binary` and loads it; what was there before comes back if it
+/// can't be kept or loaded.
+fn install(text: &str, binary: &str) -> Result<(), Refusal> {
     must_be_active()?;
     let parser = parser::find()?;
     let folder = Folder::open(Path::new(FOLDER))?;
     let before = folder.read(NAME)?;
+    must_be_for(binary, &before)?;
     say::note(format_args!("writes {}", shown(&path())));
     folder.write(NAME, text, &before)?;
-    if let Err(refusal) = parser::load(&parser, &path()) {
-        match &before {
-            Present::Nothing => folder.remove(NAME)?,
-            Present::Ours(old) => folder.write(NAME, old, &Present::Ours(text.to_owned()))?,
-        }
+    let loaded = folder
+        .sync(NAME)
+        .and_then(|()| parser::load(&parser, &path()));
+    if let Err(refusal) = loaded {
+        take_back(&folder, before)?;
         say::note(format_args!("took that back"));
         return Err(refusal);
     }
     Ok(())
+}
+
+/// Another binary's profile isn't lost without a word.
+fn must_be_for(binary: &str, before: &Present) -> Result<(), Refusal> {
+    match before {
+        Present::Ours { binary: other, .. } if other != binary && !other.is_empty() => {
+            let refusal = Refusal::new(Reason::Path, "look at the profile that is there");
+            Err(refusal.path(&path()).remedy(format!(
+                "it is for another binary, {}: `sudo groom-ns setup apparmor --remove` first",
+                shown(Path::new(other))
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Nothing there again, or what was.
+fn take_back(folder: &Folder, before: Present) -> Result<(), Refusal> {
+    let restored = match &before {
+        Present::Nothing => folder.remove(NAME),
+        Present::Ours { text, .. } => folder.write(NAME, text, &before),
+    };
+    restored.map_err(|refusal| {
+        refusal.remedy(
+            "it was written and isn't loaded: the next boot would load it; \
+             `sudo groom-ns setup apparmor --remove` takes it away",
+        )
+    })
 }
 
 /// Unloads the profile and removes its file.

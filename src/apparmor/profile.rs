@@ -1,11 +1,11 @@
 //! The profile's text, and whether this binary may have one.
 
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-
+use crate::files::errno;
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
 
@@ -29,18 +29,31 @@ pub fn text(path: &str) -> String {
     )
 }
 
-/// The profile of the running binary.
+/// The binary that a profile of this program's is for; none if it isn't one. It is known
+/// by its first line and its only profile; another version may have worded the rest otherwise.
+pub(super) fn binary_in(text: &str) -> Option<&str> {
+    let mut lines = text.lines();
+    let is_marked = lines.next() == Some(MARK);
+    let mut profiles = lines.filter(|line| line.starts_with("profile "));
+    let (first, more) = (profiles.next()?, profiles.next());
+    let (binary, _) = first
+        .strip_prefix("profile groom-ns ")?
+        .split_once(" flags=(unconfined) {")?;
+    (is_marked && more.is_none()).then_some(binary)
+}
+
+/// The profile of the running binary, and its path.
 ///
 /// # Errors
 /// `path`: the path has characters with a meaning in AppArmor's language, or somebody
 /// but root could put another program there.
-pub(super) fn of_this_binary() -> Result<String, Refusal> {
+pub(super) fn of_this_binary() -> Result<(String, String), Refusal> {
     let binary = std::env::current_exe().map_err(|error| {
         Refusal::new(Reason::Setup, "find this program").about(error.to_string())
     })?;
     let path = plain(&binary)?;
     only_roots(&binary)?;
-    Ok(text(path))
+    Ok((text(path), path.to_owned()))
 }
 
 /// The path as text. AppArmor's paths are patterns with variables, quotes and escapes;
@@ -62,24 +75,34 @@ pub(super) fn plain(path: &Path) -> Result<&str, Refusal> {
 /// Refuses a file that others than root can write to, or replace in any of its folders.
 pub(super) fn only_roots(path: &Path) -> Result<(), Refusal> {
     const STEP: &str = "see that only root can change this binary";
-    const REMEDY: &str = "the profile would bless what others put there: install it root-owned, \
-         as with `sudo install groom-ns /usr/local/bin/`";
     let mut current = PathBuf::new();
     for part in path {
         current.push(part);
         let meta = current.symlink_metadata().map_err(|error| {
             Refusal::new(Reason::Path, STEP)
                 .path(&current)
-                .errno(Errno::try_from(error).unwrap_or(Errno::EIO))
+                .errno(errno(error))
         })?;
         // A link here is one that appeared since the kernel resolved the path. The
         // group's bits are the mask of an access control list, too (acl(5)).
         let is_open = meta.is_symlink() || meta.uid() != 0 || meta.mode() & 0o022 != 0;
         if is_open && stands(Mechanism::ProfileForRootsBinary) {
-            return Err(open_to_others(STEP, &current, REMEDY));
+            return Err(open_to_others(STEP, &current, remedy(&meta)));
         }
     }
     Ok(())
+}
+
+/// For the folder, or the binary, that others can change.
+fn remedy(meta: &Metadata) -> &'static str {
+    if meta.is_dir() {
+        "others than root can write to this folder, and put another program there, which the \
+         profile would bless: install it where each folder is root's alone, as with \
+         `sudo install groom-ns /usr/bin/`, or do without a profile: `sudo groom-ns run`"
+    } else {
+        "the profile would bless what others write there: install it root-owned, as with \
+         `sudo install groom-ns /usr/local/bin/`"
+    }
 }
 
 #[cfg(test)]
@@ -125,6 +148,27 @@ mod tests {
         // Anybody can make a file in /tmp.
         let refusal = only_roots(Path::new("/tmp")).expect_err("refused");
         assert_eq!(refusal.reason, Reason::Path);
-        assert!(refusal.remedy.contains("/usr/local/bin"));
+        // Not what was just done, in the folder that is open.
+        assert!(refusal.remedy.contains("install groom-ns /usr/bin/"));
+        assert!(!refusal.remedy.contains("/usr/local/bin"));
+    }
+
+    #[test]
+    fn our_own_are_known_by_their_mark_and_their_only_profile() {
+        let own = text("/usr/bin/groom-ns");
+        assert_eq!(binary_in(&own), Some("/usr/bin/groom-ns"));
+        let other_words = own.replace("abi <abi/4.0>,\n", "# older\n");
+        assert_eq!(binary_in(&other_words), Some("/usr/bin/groom-ns"));
+        for foreign in [
+            "",
+            MARK,
+            &own.replace(MARK, "#"),
+            &own.replace("profile groom-ns ", "profile other "),
+            &own.replace("flags=(unconfined) ", ""),
+            &format!("{own}profile other /x {{}}\n"),
+            &format!("\n{own}"),
+        ] {
+            assert_eq!(binary_in(foreign), None, "{foreign}");
+        }
     }
 }
