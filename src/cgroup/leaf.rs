@@ -30,6 +30,8 @@ pub struct Leaf {
     here: PathBuf,
     /// The cgroup that was made for this process, if it had to move.
     own: Option<PathBuf>,
+    /// The controllers that its limits are of.
+    needed: Vec<&'static str>,
     /// The controllers that weren't given on before.
     enabled: Vec<&'static str>,
 }
@@ -47,7 +49,7 @@ impl Leaf {
     /// Makes it as planned, and reads back that it is so.
     ///
     /// # Errors
-    /// `limits`: which call failed, or what isn't as it was written. Nothing is left.
+    /// `limits`: which call failed, or what isn't as it was written. No cgroup is left.
     pub fn make(planned: &Cgroup) -> Result<Leaf, Refusal> {
         let needed = planned.controllers();
         let way = match &planned.way {
@@ -64,6 +66,7 @@ impl Leaf {
             jail: outer.join(&name),
             here: own_dir()?,
             own: None,
+            needed,
             enabled: Vec::new(),
         };
         if matches!(way, Way::Within(_)) {
@@ -73,7 +76,7 @@ impl Leaf {
             write(&own.join("cgroup.procs"), "0")?;
             leaf.here = own;
         }
-        leaf.enable(&needed)?;
+        leaf.enable()?;
         make_dir(&leaf.jail)?;
         for (file, value) in planned.settings() {
             let path = leaf.jail.join(file);
@@ -101,26 +104,36 @@ impl Leaf {
         read_back(&self.jail.join("cgroup.procs"), &pid.to_string())
     }
 
-    /// What has happened in it; where it can't be read, nothing.
-    pub fn counts(&self) -> Counts {
-        let count = |file, key| {
-            let text = fs::read_to_string(self.jail.join(file)).unwrap_or_default();
-            value_of(&text, key)
+    /// What has happened in it.
+    ///
+    /// # Errors
+    /// `limits`: a file can't be read, as where somebody has taken a controller, and the
+    /// limit with it, away.
+    pub fn counts(&self) -> Result<Counts, Refusal> {
+        let count = |controller, file, key| {
+            if !self.needed.contains(&controller) {
+                return Ok(0);
+            }
+            let path = self.jail.join(file);
+            let refuse = |errno| lost(&path).errno(errno);
+            let text = fs::read_to_string(&path)
+                .map_err(|error| refuse(Errno::try_from(error).unwrap_or(Errno::EIO)))?;
+            value_of(&text, key).ok_or_else(|| refuse(Errno::EBADMSG))
         };
-        Counts {
-            out_of_memory: count("memory.events", "oom_kill"),
-            refused_forks: count("pids.events", "max"),
-        }
+        Ok(Counts {
+            out_of_memory: count("memory", "memory.events", "oom_kill")?,
+            refused_forks: count("pids", "pids.events", "max")?,
+        })
     }
 
-    fn enable(&mut self, needed: &[&'static str]) -> Result<(), Refusal> {
+    fn enable(&mut self) -> Result<(), Refusal> {
         let file = self.outer.join("cgroup.subtree_control");
-        let lacking = missing(needed, &words(&file));
+        let lacking = missing(&self.needed, &words(&file));
         for name in lacking {
             write(&file, &format!("+{name}"))?;
             self.enabled.push(name);
         }
-        match missing(needed, &words(&file))[..] {
+        match missing(&self.needed, &words(&file))[..] {
             [] => Ok(()),
             _ => Err(refuse(&file).about("a controller that was enabled isn't")),
         }
@@ -128,17 +141,20 @@ impl Leaf {
 }
 
 impl Drop for Leaf {
-    /// In this order: a cgroup that gives controllers on takes no process, and one with
-    /// a cgroup below it that uses them goes on giving them. What can't be undone stays.
+    /// What can't be undone stays.
     fn drop(&mut self) {
         // Where the fork failed it may still be in it.
         let _ = put(&self.here.join("cgroup.procs"), "0");
         remove(&self.jail);
-        let file = self.outer.join("cgroup.subtree_control");
-        for name in &self.enabled {
-            let _ = put(&file, &format!("-{name}"));
-        }
+        // Nobody else is within the cgroup of this process. Beside others the controllers
+        // stay given on: the limits of another run may hang on them, which the kernel
+        // takes away with them (m).
         if let Some(own) = &self.own {
+            // First: a cgroup that gives controllers on takes no process.
+            let file = self.outer.join("cgroup.subtree_control");
+            for name in &self.enabled {
+                let _ = put(&file, &format!("-{name}"));
+            }
             let _ = put(&self.outer.join("cgroup.procs"), "0");
             remove(own);
         }
@@ -208,29 +224,84 @@ fn refuse(file: &Path) -> Refusal {
     Refusal::new(Reason::Limits, "make the jail's cgroup").about(shown(file))
 }
 
-/// The number beside `key` in a flat keyed file; 0 if it isn't there.
-fn value_of(text: &str, key: &str) -> u64 {
+fn lost(file: &Path) -> Refusal {
+    Refusal::new(Reason::Limits, "read what the jail's cgroup has counted").about(shown(file))
+}
+
+/// The number beside `key` in a flat keyed file; none if there is no such line.
+fn value_of(text: &str, key: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-    let found = lines.find(|(name, _)| *name == key);
-    found.map_or(0, |(_, value)| value.parse().unwrap_or(0))
+    let (_, value) = lines.find(|(name, _)| *name == key)?;
+    value.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::testing::TempDir;
 
     #[test]
     fn counts_are_read_by_name() {
         let events = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 1\n";
-        assert_eq!(value_of(events, "oom_kill"), 2);
-        assert_eq!(value_of(events, "max"), 12);
-        assert_eq!(value_of("max x\n", "max"), 0);
-        assert_eq!(value_of("", "max"), 0);
+        assert_eq!(value_of(events, "oom_kill"), Some(2));
+        assert_eq!(value_of(events, "max"), Some(12));
+        assert_eq!(value_of("max x\n", "max"), None);
+        assert_eq!(value_of("", "max"), None);
+    }
+
+    /// One in files of `temp`, beside others, that gave `memory` on.
+    fn leaf(temp: &TempDir, needed: &[&'static str]) -> Leaf {
+        temp.dir("jail");
+        temp.file("cgroup.subtree_control", "memory");
+        Leaf {
+            outer: temp.path().to_owned(),
+            jail: temp.at("jail"),
+            here: temp.at("here"),
+            own: None,
+            needed: needed.to_vec(),
+            enabled: vec!["memory"],
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_not_nothing() {
+        let temp = TempDir::new();
+        let counted = |needed: &[&'static str]| leaf(&temp, needed).counts();
+        // Whatever has no limit there isn't read.
+        assert_eq!(counted(&["cpu"]), Ok(Counts::default()));
+        let refusal = counted(&["memory"]).expect_err("no such file");
+        assert_eq!(refusal.reason, Reason::Limits);
+        assert!(refusal.to_string().contains("memory.events"), "{refusal}");
+        let leaf = leaf(&temp, &["memory", "pids"]);
+        temp.file("jail/memory.events", "max 12\noom_kill 2\n");
+        assert!(leaf.counts().is_err(), "no pids.events");
+        temp.file("jail/pids.events", "max 3\n");
+        let (out_of_memory, refused_forks) = (2, 3);
+        let counts = Counts {
+            out_of_memory,
+            refused_forks,
+        };
+        assert_eq!(leaf.counts(), Ok(counts));
+        temp.file("jail/pids.events", "");
+        assert!(leaf.counts().is_err(), "no such line");
+    }
+
+    #[test]
+    fn controllers_are_taken_back_only_where_nobody_else_is() {
+        let temp = TempDir::new();
+        let control = || fs::read_to_string(temp.at("cgroup.subtree_control")).expect("a file");
+        drop(leaf(&temp, &["memory"]));
+        assert_eq!(control(), "memory");
+        assert!(!temp.at("jail").exists());
+        let mut within = leaf(&temp, &["memory"]);
+        within.own = Some(temp.at("here"));
+        drop(within);
+        assert_eq!(control(), "-memory");
     }
 
     #[test]
     fn what_is_read_back_must_be_what_was_written() {
-        let temp = crate::policy::testing::TempDir::new();
+        let temp = TempDir::new();
         temp.file("memory.max", "max\n");
         let file = temp.at("memory.max");
         assert_eq!(read_back(&file, "max"), Ok(()));

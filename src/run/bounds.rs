@@ -82,7 +82,18 @@ impl<'run> Bounds<'run> {
     /// The end for what it was: a limit's doing, if it was one's. Says how many forks
     /// were refused, which ends nothing.
     pub(super) fn judge(&self, end: End) -> End {
-        let counts = self.leaf.map(Leaf::counts).unwrap_or_default();
+        let counts = match self.leaf.map(Leaf::counts).transpose() {
+            Ok(counts) => counts.unwrap_or_default(),
+            // A limit may have been lifted while the command ran: no success, and whoever
+            // killed it isn't known.
+            Err(lost) => {
+                return match end {
+                    End::Said(FromJail::Exited(_) | FromJail::Killed(_))
+                    | End::Silent(Phase::Running, _) => End::Lost(lost),
+                    end => end,
+                };
+            }
+        };
         if counts.refused_forks > 0 {
             let forks = counts.refused_forks;
             say::note(format_args!("{forks} forks were refused by --pids"));
