@@ -66,6 +66,34 @@ fn the_clock_goes_on_while_the_command_is_stopped() {
     assert_eq!(jail.run_program(&script).code, Some(124));
 }
 
+/// From the first thing on that is made on the host.
+#[test]
+fn a_signal_while_it_is_made_leaves_nothing_behind() {
+    let workspace = Workspace::new();
+    for (name, signal) in [("TERM", Signal::SIGTERM), ("INT", Signal::SIGINT)] {
+        let jail = workspace.jail_with_out();
+        let run = jail
+            .in_situation(&["signal-at", "mkdirat", "1", name])
+            .run(&["pids"]);
+        // It doesn't die of it.
+        assert!(run.stderr.ends_with(" calls\n"), "{run:#?}");
+        if run.code == Some(125) {
+            assert!(run.stderr.contains("a signal came before"), "{run:#?}");
+            assert!(!workspace.out_dir().exists(), "{name}");
+        } else {
+            // Heard when the command might have run: on a busy host the jail is quicker.
+            assert_eq!(run.code, Some(128 + signal as i32), "{run:#?}");
+        }
+    }
+    // Control: at a call that isn't made nothing comes.
+    let jail = workspace.jail_with_out();
+    let run = jail
+        .in_situation(&["signal-at", "acct", "1", "TERM"])
+        .run(&["pids"]);
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    assert!(workspace.out_dir().exists());
+}
+
 #[test]
 fn a_second_term_kills() {
     let workspace = Workspace::new();

@@ -19,6 +19,30 @@ use super::find::{Way, find_within, missing, own_dir, words};
 /// How long the kernel may take to see that a cgroup has no process left.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Where the jail's cgroup is going to be made. Nothing is changed yet, but that this
+/// process may have been moved into a scope of its own.
+pub struct Place<'plan> {
+    planned: &'plan Cgroup,
+    way: Way,
+}
+
+impl Place<'_> {
+    /// Comes by it as planned; systemd may take its time.
+    ///
+    /// # Errors
+    /// `limits`: there is no scope to be had, or nothing can be made in it.
+    pub fn come_by(planned: &Cgroup) -> Result<Place<'_>, Refusal> {
+        let way = match &planned.way {
+            Way::Scope(socket) => {
+                bus::enter_scope(socket)?;
+                find_within(&planned.controllers())?
+            }
+            found => found.clone(),
+        };
+        Ok(Place { planned, way })
+    }
+}
+
 /// A cgroup with limits and no process, until the jail's pid 1 is put into it. Dropped,
 /// which must be after the jail's end, it is removed again, and this process is moved
 /// back to where it was.
@@ -50,15 +74,7 @@ impl Leaf {
     ///
     /// # Errors
     /// `limits`: which call failed, or what isn't as it was written. No cgroup is left.
-    pub fn make(planned: &Cgroup) -> Result<Leaf, Refusal> {
-        let needed = planned.controllers();
-        let way = match &planned.way {
-            Way::Scope(socket) => {
-                bus::enter_scope(socket)?;
-                find_within(&needed)?
-            }
-            found => found.clone(),
-        };
+    pub fn make(Place { planned, way }: Place) -> Result<Leaf, Refusal> {
         let (Way::Within(outer) | Way::Beside(outer) | Way::Scope(outer)) = &way;
         let name = fresh_name()?;
         let mut leaf = Leaf {
@@ -66,7 +82,7 @@ impl Leaf {
             jail: outer.join(&name),
             here: own_dir()?,
             own: None,
-            needed,
+            needed: planned.controllers(),
             enabled: Vec::new(),
         };
         if matches!(way, Way::Within(_)) {

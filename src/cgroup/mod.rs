@@ -6,4 +6,4 @@ mod find;
 mod leaf;
 
 pub use find::{Way, find};
-pub use leaf::{Counts, Leaf};
+pub use leaf::{Counts, Leaf, Place};

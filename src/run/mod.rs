@@ -32,7 +32,7 @@ use crate::broker::Config;
 use crate::broker::log::Log;
 use crate::broker::token::Token;
 use crate::broker::totals::Totals;
-use crate::cgroup::Leaf;
+use crate::cgroup::{Leaf, Place};
 use crate::mount::tree;
 use crate::ns::channel::{ToJail, pair};
 use crate::ns::init::{self, Inherited};
@@ -68,15 +68,23 @@ pub fn run(
     broker: Option<(Config, Supplies)>,
     told: &mut Told,
 ) -> Result<Ending, Refusal> {
-    // 1. What the command gets as descriptors 0 to 2. A terminal's guard is forked here,
-    //    before there is anything that it shouldn't have.
+    // 1. What the command gets as descriptors 0 to 2, and where systemd has its say, the
+    //    cgroup that the jail's will be made in: nothing is made yet, and a signal ends
+    //    this process at once.
     let descriptors = plan.terminal();
     let mut stdio = Stdio::prepare(plan.identity.host, descriptors)?;
+    let place = plan.cgroup.as_ref().map(Place::come_by).transpose()?;
+    // 2. Signals wait from here on, so that none leaves behind what is made next, and
+    //    none is lost around the fork.
+    let signals = hold_signals(PASSED_ON)?;
+    // 3. What is made on the host, taken back if nothing runs. A terminal's guard is
+    //    forked when the cgroup has been made, which takes that this process is alone in
+    //    its own, and before there is a token, which it shouldn't have.
+    let leaf = place.map(Leaf::make).transpose()?;
     let terminal = match descriptors {
         [] => None,
         _ => Some(Terminal::prepare()?),
     };
-    // 2. What is made on the host, taken back if nothing runs.
     let made = plan
         .make_out_dir
         .as_ref()
@@ -84,15 +92,12 @@ pub fn run(
         .transpose()?;
     let make_door = |broker| make_door(broker, told.totals());
     let (door, log) = broker.map(make_door).transpose()?.unzip();
-    let leaf = plan.cgroup.as_ref().map(Leaf::make).transpose()?;
     let made_inode = made.as_ref().map(|dir| dir.inode);
-    // 3. Root opens the sources itself: the jail's processes may not reach them.
+    // 4. Root opens the sources itself: the jail's processes may not reach them.
     let trees = match plan.identity.route {
         Route::Root => open_trees(plan, made_inode)?,
         Route::User => BTreeMap::new(),
     };
-    // 4. Signals wait from here on, so that none is lost around the fork.
-    let signals = hold_signals(PASSED_ON)?;
     let (channel, theirs) = pair().map_err(setup("socketpair"))?;
     let strings = strings_in_memory()?;
     // 5. The fork, in the jail's cgroup. The child never comes back from `init::main`.

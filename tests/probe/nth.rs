@@ -1,5 +1,5 @@
 //! A start of groom-ns, watched from outside: which syscalls it makes, and one of
-//! them failed, held, or met by a change of the file system.
+//! them failed, held, or met by a signal or a change of the file system.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -22,6 +22,7 @@ use crate::{situation, value};
 enum Event<'paths> {
     Fails(Errno),
     Swaps([&'paths str; 2]),
+    Ends(Signal),
     Waits,
 }
 
@@ -65,6 +66,12 @@ pub(crate) fn swap_at(calls: &str, nth: &str, paths: [&str; 2], command: &[&str]
     at_nth(calls, nth, &Event::Swaps(paths), command)
 }
 
+/// The same, but that call is made, and a signal comes with its return.
+pub(crate) fn signal_at(calls: &str, nth: &str, signal: &str, command: &[&str]) -> ExitCode {
+    let signal = format!("SIG{signal}").parse().expect("a signal");
+    at_nth(calls, nth, &Event::Ends(signal), command)
+}
+
 /// The same, but that call waits for a second: the `nth`, or for `first` the one that
 /// pid 1 of the jail makes. The last line also says whether the jailed command was
 /// executed meanwhile.
@@ -94,6 +101,8 @@ fn at_nth(calls: &str, nth: &str, event: &Event, command: &[&str]) -> ExitCode {
             }
             Event::Fails(errno) => answer(&listener, call, Some(*errno)),
             Event::Swaps(paths) => exchange(paths).and_then(|()| pass(&listener, call)),
+            // In this order: one that waits for its answer would be interrupted.
+            Event::Ends(signal) => pass(&listener, call).and_then(|()| kill(child, *signal)),
             Event::Waits => {
                 waiting = Some((*call, Instant::now()));
                 Ok(())

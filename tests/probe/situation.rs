@@ -19,6 +19,7 @@ use crate::{filter, nth, value, world};
 pub(crate) fn run(situation: &[&str], command: &[&str]) -> ExitCode {
     match situation {
         ["fail-nth", calls, nth, errno] => return nth::fail(calls, nth, errno, command),
+        ["signal-at", calls, nth, signal] => return nth::signal_at(calls, nth, signal, command),
         ["hold-nth", calls, nth] => return nth::hold(calls, nth, command),
         ["swap-at", calls, nth, one, other] => {
             return nth::swap_at(calls, nth, [one, other], command);
