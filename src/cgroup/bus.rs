@@ -17,6 +17,7 @@ use nix::unistd::geteuid;
 
 use crate::refusal::{Reason, Refusal, shown};
 
+use super::leaf::fresh_name;
 use message::{Message, Reply};
 
 /// For everything that is waited for here, together.
@@ -48,10 +49,11 @@ pub(super) fn socket() -> Option<PathBuf> {
 /// # Errors
 /// `limits`: nobody answers, systemd refuses, or it takes too long.
 pub(super) fn enter_scope(socket: &Path) -> Result<(), Refusal> {
-    let scope = format!("groom-ns-{}.scope", std::process::id());
+    // Not by its number, which in another pid namespace than systemd's is another's.
+    let scope = format!("{}.scope", fresh_name()?);
     let mut bus = Bus::connect(socket, PATIENCE)?;
     bus.call(&Message::hello())?;
-    bus.call(&Message::start_scope(&scope, std::process::id()))?;
+    bus.call(&Message::start_scope(&scope))?;
     // The answer names a job. Its end is that this process is in the scope.
     while !is_in(&scope) {
         bus.left()?;

@@ -190,7 +190,7 @@ fn remove(dir: &Path) {
 }
 
 /// `groom-ns-` and 64 random bits.
-fn fresh_name() -> Result<String, Refusal> {
+pub(super) fn fresh_name() -> Result<String, Refusal> {
     let mut bytes = [0; 8];
     random(&mut bytes).map_err(|errno| {
         Refusal::new(Reason::Setup, "name a cgroup")

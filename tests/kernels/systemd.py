@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Plays systemd's manager on a D-Bus: takes the one call that groom-ns makes, judges
-its arguments, and moves the process that it names into a cgroup called as the scope.
+its arguments, and moves the process that has sent it into a cgroup called as the scope.
 
     systemd.py BUS-SOCKET CGROUP [REFUSE]
 
@@ -8,6 +8,7 @@ The protocol is jeepney's (Debian: python3-jeepney), not groom-ns's. Says `ready
 has its name, and ends after one call, with 1 if something in it was wrong."""
 
 import os
+import re
 import sys
 
 from jeepney import HeaderFields, MessageType, new_error, new_method_return
@@ -31,14 +32,15 @@ assert fields[HeaderFields.interface] == "org.freedesktop.systemd1.Manager", fie
 assert fields[HeaderFields.member] == "StartTransientUnit", fields
 assert fields[HeaderFields.signature] == "ssa(sv)a(sa(sv))", fields
 name, mode, properties, others = call.body
-assert name.startswith("groom-ns-") and name.endswith(".scope"), name
+assert re.fullmatch("groom-ns-[0-9a-f]{16}[.]scope", name), name
 assert (mode, others) == ("fail", []), call.body
 properties = dict(properties)
-kind, pids = properties.pop("PIDs")
-assert kind == "au" and len(pids) == 1, pids
+# 0 is the sender, by the number that it has for the bus.
+assert properties.pop("PIDs") == ("au", [0]), call.body
+sender = fields[HeaderFields.sender]
+(pid,) = bus.send_and_get_reply(message_bus.GetConnectionUnixProcessID(sender)).body
 assert properties.pop("Delegate") == ("b", True)
 assert properties == {"Description": ("s", "groom-ns run")}, properties
-assert name == f"groom-ns-{pids[0]}.scope", name
 
 if refuse:
     bus.send(new_error(call, "org.freedesktop.DBus.Error.AccessDenied", "s", ("no",)))
@@ -48,5 +50,5 @@ bus.send(new_method_return(call, "o", ("/org/freedesktop/systemd1/job/7",)))
 scope = f"{cgroup}/{name}"
 os.mkdir(scope)
 with open(f"{scope}/cgroup.procs", "w") as procs:
-    procs.write(str(pids[0]))
+    procs.write(str(pid))
 print(name, flush=True)

@@ -37,8 +37,8 @@ impl Message {
         call("Hello", 1, &fields, &[])
     }
 
-    /// A scope with the process `pid`, which may make cgroups in it.
-    pub(super) fn start_scope(name: &str, pid: u32) -> Message {
+    /// A scope with this process, which may make cgroups in it.
+    pub(super) fn start_scope(name: &str) -> Message {
         let fields = [
             (PATH, "o", "/org/freedesktop/systemd1"),
             (INTERFACE, "s", "org.freedesktop.systemd1.Manager"),
@@ -53,7 +53,9 @@ impl Message {
             properties.property("Description", "s", |value| value.string("groom-ns run"));
             properties.property("Delegate", "b", |value| value.number(1));
             properties.property("PIDs", "au", |value| {
-                value.array(4, |pids| pids.number(pid));
+                // 0 is whoever sends this, as the bus knows it: by a number of its own
+                // a process of another pid namespace would name some other one.
+                value.array(4, |pids| pids.number(0));
             });
         });
         body.array(8, |_no_other_units| {});
@@ -271,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_call_is_as_long_as_its_head_says() {
-        for message in [Message::hello(), Message::start_scope("a.scope", 7)] {
+        for message in [Message::hello(), Message::start_scope("a.scope")] {
             let rest = rest_of(&head_of(&message.bytes)).expect("a length");
             assert_eq!(HEAD + rest, message.bytes.len(), "{}", message.member);
             let nothing = Reply {
