@@ -6,6 +6,7 @@ mod message;
 use std::env;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, UnixAddr, connect};
 use nix::unistd::geteuid;
 
 use crate::refusal::{Reason, Refusal, shown};
@@ -22,6 +24,8 @@ use message::{Message, Reply};
 
 /// For everything that is waited for here, together.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked whether it has come.
+const TURN: Duration = Duration::from_millis(5);
 /// The longest message that is taken, in bytes.
 const LONGEST: usize = 64 << 10;
 /// How many messages that aren't asked for are passed over.
@@ -57,7 +61,7 @@ pub(super) fn enter_scope(socket: &Path) -> Result<(), Refusal> {
     // The answer names a job. Its end is that this process is in the scope.
     while !is_in(&scope) {
         bus.left()?;
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(TURN);
     }
     Ok(())
 }
@@ -79,12 +83,15 @@ struct Bus<'path> {
 impl<'path> Bus<'path> {
     /// Connects and says who it is (SASL EXTERNAL: the kernel tells the uid).
     fn connect(path: &'path Path, patience: Duration) -> Result<Bus<'path>, Refusal> {
-        let stream = UnixStream::connect(path).map_err(|error| failed(path, &error))?;
+        let end = Instant::now() + patience;
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let stream = socket::socket(AddressFamily::Unix, SockType::Stream, flags, None);
         let mut bus = Bus {
             path,
-            stream,
-            end: Instant::now() + patience,
+            stream: UnixStream::from(stream.map_err(|errno| failed(path, &errno.into()))?),
+            end,
         };
+        bus.dial()?;
         let digits = geteuid().to_string();
         // In hexadecimal: the digit 7 is the byte 37.
         let uid: String = digits.chars().flat_map(|digit| ['3', digit]).collect();
@@ -103,6 +110,24 @@ impl<'path> Bus<'path> {
         }
         bus.send(b"BEGIN\r\n")?;
         Ok(bus)
+    }
+
+    /// Connects, as soon as somebody has room for it: a connect(2) that waits would know
+    /// no time.
+    fn dial(&mut self) -> Result<(), Refusal> {
+        let failed = |errno: Errno| failed(self.path, &errno.into());
+        let address = UnixAddr::new(self.path).map_err(failed)?;
+        loop {
+            match connect(self.stream.as_raw_fd(), &address) {
+                Err(Errno::EAGAIN | Errno::EINTR) => {
+                    self.left()?;
+                    std::thread::sleep(TURN);
+                }
+                done => break done.map_err(failed)?,
+            }
+        }
+        let done = self.stream.set_nonblocking(false);
+        done.map_err(|error| self::failed(self.path, &error))
     }
 
     /// Sends a call and waits for its answer.
@@ -197,7 +222,10 @@ fn refusal(path: &Path) -> Refusal {
 mod tests {
     use std::os::unix::net::UnixListener;
     use std::process::{Child, Command};
+    use std::sync::mpsc;
     use std::thread;
+
+    use nix::sys::socket::{Backlog, bind, listen};
 
     use super::*;
     use crate::policy::testing::TempDir;
@@ -234,6 +262,33 @@ mod tests {
         // The same call to the bus itself is answered: only systemd is missing.
         let mut bus = Bus::connect(&socket, PATIENCE).expect("a bus");
         assert_eq!(bus.call(&Message::hello()), Ok(()));
+    }
+
+    #[test]
+    fn nobody_is_waited_for_beyond_the_time() {
+        let temp = TempDir::new();
+        let (path, flags) = (temp.at("bus"), SockFlag::SOCK_CLOEXEC);
+        let listener =
+            socket::socket(AddressFamily::Unix, SockType::Stream, flags, None).expect("a socket");
+        let address = UnixAddr::new(&path).expect("short");
+        bind(listener.as_raw_fd(), &address).expect("bound");
+        listen(&listener, Backlog::new(0).expect("a number")).expect("a listener");
+        // As many as there is room for, and nobody takes them.
+        let waiting: Vec<_> = std::iter::from_fn(|| {
+            let flags = flags | SockFlag::SOCK_NONBLOCK;
+            let stream = socket::socket(AddressFamily::Unix, SockType::Stream, flags, None).ok()?;
+            connect(stream.as_raw_fd(), &address).ok()?;
+            Some(stream)
+        })
+        .collect();
+        assert!((1..10).contains(&waiting.len()), "{}", waiting.len());
+        let (start, patience) = (Instant::now(), Duration::from_millis(100));
+        let (says, refusal) = mpsc::channel();
+        thread::spawn(move || says.send(Bus::connect(&path, patience).err()));
+        let refusal = refusal.recv_timeout(Duration::from_secs(20));
+        let refusal = refusal.expect("in time").expect("no bus");
+        assert!(refusal.remedy.contains("takes too long"), "{refusal}");
+        assert!(start.elapsed() >= patience);
     }
 
     #[test]
