@@ -56,6 +56,8 @@ pub struct Leaf {
     own: Option<PathBuf>,
     /// The controllers that its limits are of.
     needed: Vec<&'static str>,
+    /// The files with its limits.
+    files: Vec<PathBuf>,
     /// The controllers that weren't given on before.
     enabled: Vec<&'static str>,
 }
@@ -83,6 +85,7 @@ impl Leaf {
             here: own_dir()?,
             own: None,
             needed: planned.controllers(),
+            files: Vec::new(),
             enabled: Vec::new(),
         };
         if matches!(way, Way::Within(_)) {
@@ -98,6 +101,7 @@ impl Leaf {
             let path = leaf.jail.join(file);
             write(&path, &value)?;
             read_back(&path, &value)?;
+            leaf.files.push(path);
         }
         Ok(leaf)
     }
@@ -118,6 +122,11 @@ impl Leaf {
     pub fn leave(&self, pid: Pid) -> Result<(), Refusal> {
         write(&self.here.join("cgroup.procs"), "0")?;
         read_back(&self.jail.join("cgroup.procs"), &pid.to_string())
+    }
+
+    /// The files with its limits, as long as it is there.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.files.clone()
     }
 
     /// What has happened in it.
@@ -275,6 +284,7 @@ mod tests {
             here: temp.at("here"),
             own: None,
             needed: needed.to_vec(),
+            files: Vec::new(),
             enabled: vec!["memory"],
         }
     }

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -22,12 +22,12 @@ use super::format::{
 };
 use super::{FORMAT, process};
 use crate::broker::totals::Totals;
+use crate::cgroup::Leaf;
 use crate::clock::{Time, milliseconds};
 use crate::confine::landlock;
 use crate::digest;
 use crate::files::errno;
 use crate::ns::evidence::Evidence;
-use crate::plan::limits::Cgroup;
 use crate::plan::step::{Plan, Route};
 use crate::refusal::{Reason, Refusal, shown};
 use crate::run::{Ending, Phase};
@@ -60,6 +60,8 @@ pub struct Record {
     host: [u64; 7],
     /// The status of pid 1, opened while it could be.
     init: Option<File>,
+    /// The files with the limits of the jail's cgroup, if there is one.
+    cgroup: Option<Vec<PathBuf>>,
     stood: Option<Stood>,
     running: Option<Moment>,
     /// What the broker counts into.
@@ -72,7 +74,8 @@ struct Stood {
     mounts: Vec<super::format::Mount>,
     init: Process,
     command: Process,
-    rlimits: std::collections::BTreeMap<String, Rlimit>,
+    rlimits: BTreeMap<String, Rlimit>,
+    cgroup: Option<BTreeMap<String, u64>>,
     told: Evidence,
 }
 
@@ -95,6 +98,7 @@ impl Record {
             program: File::open(program).map_err(|error| unread(program, error))?,
             host,
             init: None,
+            cgroup: None,
             stood: None,
             running: None,
             totals: Totals::default(),
@@ -103,7 +107,8 @@ impl Record {
 
     /// Opens the status of pid 1, which still waits for its maps: where /proc hides what
     /// isn't dumpable (`hidepid`), it can't be opened later. What is read is of then.
-    pub(crate) fn hold_init(&mut self, pid: Pid) -> Result<(), Refusal> {
+    pub(crate) fn hold_init(&mut self, pid: Pid, leaf: Option<&Leaf>) -> Result<(), Refusal> {
+        self.cgroup = leaf.map(Leaf::files);
         let path = format!("/proc/{pid}/status");
         self.init = Some(File::open(&path).map_err(|error| unread(&path, error))?);
         Ok(())
@@ -149,6 +154,7 @@ impl Record {
             command: process(&status).ok_or_else(|| wrong("the status of the command"))?,
             rlimits: process::limits(&String::from_utf8_lossy(&limits))
                 .ok_or_else(|| wrong("the limits"))?,
+            cgroup: self.cgroup.as_deref().map(limits_in).transpose()?,
             told,
         });
         Ok(())
@@ -259,7 +265,7 @@ impl Stood {
             limits: Limits {
                 how: How::Read,
                 rlimits: self.rlimits,
-                cgroup: plan.cgroup.as_ref().map(limits_of),
+                cgroup: self.cgroup,
             },
             self_check: SelfCheck {
                 how: How::Read,
@@ -269,14 +275,20 @@ impl Stood {
     }
 }
 
-/// The limits of the jail's cgroup, file by file: `cgroup::Leaf` has read each back, and
-/// had refused another value. Of `cpu.max` it is the quota of each period.
-fn limits_of(cgroup: &Cgroup) -> BTreeMap<String, u64> {
-    let settings = cgroup.settings().into_iter();
-    let number = |value: &str| value.split(' ').next().and_then(|word| word.parse().ok());
-    settings
-        .filter_map(|(file, value)| Some((file.to_owned(), number(&value)?)))
-        .collect()
+/// The limits in the files of a cgroup, by their names; of `cpu.max` the quota of each
+/// period.
+fn limits_in(files: &[PathBuf]) -> Result<BTreeMap<String, u64>, Refusal> {
+    let limit = |file: &PathBuf| {
+        let failed = |error| unread(&shown(file), error);
+        let text = fs::read_to_string(file).map_err(failed)?;
+        let word = text.split_whitespace().next();
+        // `max`, and whatever else isn't a number, is no limit.
+        let number = word.and_then(|word| word.parse().ok());
+        let number = number.ok_or_else(|| failed(Errno::EBADMSG.into()))?;
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        Ok((name.into_owned(), number))
+    };
+    files.iter().map(limit).collect()
 }
 
 /// Scheme and host of a URL, without its path: gateways take tokens there, and a receipt is
@@ -365,4 +377,30 @@ fn unread(what: &str, error: io::Error) -> Refusal {
         .about(what)
         .errno(errno(error))
         .remedy("run it without --receipt, or please report it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::testing::TempDir;
+
+    #[test]
+    fn a_cgroups_limits_are_those_of_its_files() {
+        let temp = TempDir::new();
+        let files = [
+            temp.file("memory.max", "4096\n"),
+            temp.file("cpu.max", "25000 100000\n"),
+        ];
+        let limits = [("memory.max", 4096), ("cpu.max", 25_000)];
+        let limits = limits.map(|(name, limit)| (name.to_owned(), limit));
+        assert_eq!(limits_in(&files), Ok(BTreeMap::from(limits)));
+        for text in ["max 100000\n", "", "-1\n"] {
+            temp.file("cpu.max", text);
+            let refusal = limits_in(&files).expect_err(text);
+            assert_eq!(refusal.reason, Reason::Receipt);
+            assert!(refusal.to_string().contains("cpu.max"), "{refusal}");
+        }
+        std::fs::remove_file(&files[0]).expect("removed");
+        assert!(limits_in(&files).is_err());
+    }
 }

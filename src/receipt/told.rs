@@ -10,6 +10,7 @@ use super::record::{Moment, Record};
 use super::status::{Event, Status};
 use super::{ascii, file};
 use crate::broker::totals::Totals;
+use crate::cgroup::Leaf;
 use crate::files::errno;
 use crate::ns::evidence::Evidence;
 use crate::plan::step::Plan;
@@ -58,10 +59,10 @@ impl Told {
         Some(record.totals.clone())
     }
 
-    /// Pid 1 exists and waits for its maps.
-    pub(crate) fn forked(&mut self, pid: Pid) -> Result<(), Refusal> {
+    /// Pid 1 exists and waits for its maps, in this cgroup, if one was made.
+    pub(crate) fn forked(&mut self, pid: Pid, leaf: Option<&Leaf>) -> Result<(), Refusal> {
         match &mut self.receipt {
-            Some((record, _)) => record.hold_init(pid),
+            Some((record, _)) => record.hold_init(pid, leaf),
             None => Ok(()),
         }
     }

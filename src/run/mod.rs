@@ -130,7 +130,7 @@ pub fn run(
             set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
         }
     }
-    told.forked(jail.pid)?;
+    told.forked(jail.pid, leaf.as_ref())?;
     channel.send(&ToJail::Mapped).map_err(setup("send"))?;
     // 8. From here on everything is an event, until the jail is gone.
     let door = door.map(|door| (door, &plan.exec));
