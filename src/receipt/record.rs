@@ -344,7 +344,9 @@ fn command(plan: &Plan) -> Command {
     }
 }
 
-/// Of the jail's processes: pid 1 was waited for, and it has waited for all others.
+/// Of all children that were waited for: pid 1, which has waited for the jail's other
+/// processes, and groom-ns's own helpers, which the kernel doesn't count apart (the guard
+/// of a terminal, those that id maps were made with).
 fn usage() -> io::Result<Usage> {
     let used = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let ms = |time: TimeVal| {
