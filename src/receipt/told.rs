@@ -1,6 +1,7 @@
 //! What is told of a run while it happens, and what it leaves behind: lines on
 //! `--status-fd`, and the file of `--receipt`. Where neither is asked for, nothing is done.
 
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -28,6 +29,7 @@ pub struct Told {
     receipt: Option<(Record, ReceiptFile)>,
     /// How far the run has come.
     pub(crate) phase: Phase,
+    runs: Rc<Cell<bool>>,
 }
 
 impl Told {
@@ -45,7 +47,14 @@ impl Told {
             status,
             receipt: file.map(begin).transpose()?,
             phase: Phase::Building,
+            runs: Rc::default(),
         })
+    }
+
+    /// Whether the command's process has confined itself and is about to execute: true
+    /// from then on.
+    pub(crate) fn runs(&self) -> Rc<Cell<bool>> {
+        Rc::clone(&self.runs)
     }
 
     /// Whether there is to be a receipt.
@@ -85,6 +94,7 @@ impl Told {
         if let Some((record, _)) = &mut self.receipt {
             record.running();
         }
+        self.runs.set(true);
         self.status.say(Event::Running);
     }
 

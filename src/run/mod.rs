@@ -144,7 +144,7 @@ pub fn run(
         times: plan.times,
         bounds: Bounds::new(plan, leaf.as_ref()),
         door,
-        explainer: Explainer::new(&plan.confine),
+        explainer: Explainer::new(&plan.confine, told.runs()),
         told,
     })?;
     say::step(format_args!(

@@ -6,8 +6,10 @@ mod report;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::AsFd as _;
+use std::rc::Rc;
 
 use nix::errno::Errno;
 use tokio::io::Interest;
@@ -41,14 +43,18 @@ pub(super) struct Explainer<'run> {
     filter: &'run Seccomp,
     /// What the self-check makes, which comes first and isn't the command's.
     self_check: VecDeque<libc::c_long>,
+    /// Whether that is over.
+    runs: Rc<Cell<bool>>,
     denials: Denials,
 }
 
 impl<'run> Explainer<'run> {
-    pub(super) fn new(confine: &'run Confine) -> Self {
+    /// `runs` is true once the command's process is about to execute.
+    pub(super) fn new(confine: &'run Confine, runs: Rc<Cell<bool>>) -> Self {
         Explainer {
             filter: &confine.seccomp,
             self_check: self_check::denied(&confine.self_check).collect(),
+            runs,
             denials: Denials::default(),
         }
     }
@@ -121,9 +127,10 @@ impl<'run> Explainer<'run> {
         }
     }
 
-    /// Whether this is still the self-check, which makes its calls in order.
+    /// Whether this is still the self-check, which makes its calls in order. Those that an
+    /// outer filter has answered didn't come here.
     fn is_self_check(&mut self, number: libc::c_long) -> bool {
-        let is_next = self.self_check.pop_front() == Some(number);
+        let is_next = self.self_check.pop_front() == Some(number) && !self.runs.get();
         if !is_next {
             self.self_check.clear();
         }

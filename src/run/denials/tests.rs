@@ -1,6 +1,7 @@
 //! What is counted, and how it reads.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -128,6 +129,21 @@ fn a_program_that_is_gone_has_no_name() {
     );
 }
 
+#[test]
+fn what_the_self_check_did_not_get_to_make_is_the_commands() {
+    let mut explainer = Explainer {
+        filter: &PLAN,
+        self_check: VecDeque::from([libc::SYS_socket, libc::SYS_unshare, libc::SYS_socket]),
+        runs: Rc::default(),
+        denials: Denials::default(),
+    };
+    assert!(explainer.is_self_check(libc::SYS_socket));
+    assert!(explainer.is_self_check(libc::SYS_unshare));
+    explainer.runs.set(true);
+    assert!(!explainer.is_self_check(libc::SYS_socket));
+    assert!(explainer.self_check.is_empty());
+}
+
 /// Threads that make a denied call at once, more than a turn has room for.
 const CALLERS: usize = 3 * A_TURN;
 
@@ -165,6 +181,7 @@ fn a_turn_has_an_end_and_each_call_its_answer() {
     let mut explainer = Explainer {
         filter: &PLAN,
         self_check: VecDeque::new(),
+        runs: Rc::default(),
         denials: Denials::default(),
     };
     let end = Instant::now() + Duration::from_secs(20);
