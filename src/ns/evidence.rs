@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, RawFd};
 use std::path::Path;
 
 use nix::dir::Dir;
@@ -18,6 +18,7 @@ use crate::confine::Confined;
 use crate::confine::self_check::Tried;
 use crate::digest;
 use crate::refusal::{Reason, Refusal, shown};
+use crate::sys::fd::is_cloexec;
 
 /// What the command's process tells of itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -102,14 +103,14 @@ fn open_descriptors() -> Result<Vec<Open>, Refusal> {
     let folder = "/proc/self/fd";
     let failed = |errno| unread(folder, errno);
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let mut numbers: Vec<u32> = Vec::new();
+    let mut numbers: Vec<RawFd> = Vec::new();
     for entry in Dir::open(folder, flags, Mode::empty())
         .map_err(failed)?
         .iter()
     {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().to_str().ok();
-        numbers.extend(name.and_then(|name| name.parse::<u32>().ok()));
+        numbers.extend(name.and_then(|name| name.parse::<RawFd>().ok()));
     }
     numbers.sort_unstable();
     let mut open = Vec::new();
@@ -121,20 +122,18 @@ fn open_descriptors() -> Result<Vec<Open>, Refusal> {
 }
 
 /// None for what is closed on exec, or is closed already: the folder was one.
-fn descriptor(fd: u32) -> Result<Option<Open>, Refusal> {
-    let path = format!("/proc/self/fdinfo/{fd}");
-    let info = match fs::read_to_string(&path) {
-        Ok(info) => info,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unread(&path, errno(error))),
-    };
+fn descriptor(number: RawFd) -> Result<Option<Open>, Refusal> {
+    let path = format!("/proc/self/fdinfo/{number}");
+    match is_cloexec(number) {
+        Ok(false) => {}
+        Ok(true) | Err(Errno::EBADF) => return Ok(None),
+        Err(errno) => return Err(unread(&path, errno)),
+    }
+    let info = fs::read_to_string(&path).map_err(|error| unread(&path, errno(error)))?;
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
     let flags = OFlag::from_bits_retain(flags.ok_or_else(|| unread(&path, Errno::EBADMSG))?);
-    if flags.contains(OFlag::O_CLOEXEC) {
-        return Ok(None);
-    }
-    let link = format!("/proc/self/fd/{fd}");
+    let link = format!("/proc/self/fd/{number}");
     let what = fs::read_link(&link).map_err(|error| unread(&link, errno(error)))?;
     let access = match flags & OFlag::O_ACCMODE {
         OFlag::O_RDONLY => "read",
@@ -142,7 +141,7 @@ fn descriptor(fd: u32) -> Result<Option<Open>, Refusal> {
         _ => "both",
     };
     Ok(Some(Open {
-        fd,
+        fd: number.unsigned_abs(),
         what: shown(&what),
         access: access.to_owned(),
     }))

@@ -19,6 +19,18 @@ pub fn inherited(number: RawFd) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
+/// Whether a descriptor of this number is closed by execve(2) (`F_GETFD`, fcntl(2)). What
+/// /proc/PID/fdinfo says is the open file's flag: one that has been made with `TIOCGPTPEER`
+/// keeps it, whatever becomes of its descriptors.
+///
+/// # Errors
+/// `EBADF` where none of that number is open.
+pub fn is_cloexec(number: RawFd) -> Result<bool, Errno> {
+    // SAFETY: two integers; a descriptor that isn't there is an error.
+    let answer = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    Ok(Errno::result(answer)? & libc::FD_CLOEXEC != 0)
+}
+
 /// Marks every descriptor from `first` up as close-on-exec (close_range(2),
 /// `CLOSE_RANGE_CLOEXEC`, Linux 5.11). None is closed before an `execve`.
 ///
