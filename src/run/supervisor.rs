@@ -301,10 +301,11 @@ impl<'run> Supervisor<'run> {
                 self.let_go()?;
             }
             FromJail::Confined(evidence) => match self.told.confined(evidence, handed) {
-                Ok(()) => self
-                    .channel
-                    .send(&ToJail::Recorded)
-                    .map_err(setup("send"))?,
+                Ok(()) => match self.channel.send(&ToJail::Recorded) {
+                    // Killed meanwhile, as its pidfd says: the command hasn't run.
+                    Ok(()) | Err(Errno::EPIPE) => {}
+                    Err(errno) => return Err(setup("send")(errno)),
+                },
                 // Its process waits for the word: the command hasn't run.
                 Err(refusal) => return Ok(Some(FromJail::Refused(refusal))),
             },
