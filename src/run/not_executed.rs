@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -131,7 +131,12 @@ fn denied(plan: &Plan, program: &Program) -> Option<String> {
 /// dynamic loader (elf(5)).
 fn interpreter_of(program: &Path) -> Option<PathBuf> {
     let mut head = Vec::new();
-    let file = File::open(program).ok()?;
+    // Another jail with the same clone may put a FIFO in its place, which isn't waited for.
+    let mut how = File::options();
+    let file = how
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = file.open(program).ok()?;
     file.take(HEAD).read_to_end(&mut head).ok()?;
     let name = match head.strip_prefix(b"#!") {
         Some(line) => {
@@ -162,4 +167,29 @@ fn loader(head: &[u8]) -> Option<&[u8]> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+    use crate::policy::testing::TempDir;
+
+    #[test]
+    fn a_fifo_is_not_waited_for() {
+        let temp = TempDir::new();
+        let script = temp.file("script", "#! /bin/sh -e\n");
+        assert_eq!(interpreter_of(&script), Some("/bin/sh".into()));
+        let fifo = temp.at("fifo");
+        mkfifo(&fifo, Mode::S_IRWXU).expect("a FIFO");
+        let (says, found) = mpsc::channel();
+        thread::spawn(move || says.send(interpreter_of(&fifo)));
+        assert_eq!(found.recv_timeout(Duration::from_secs(20)), Ok(None));
+    }
 }
