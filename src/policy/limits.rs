@@ -44,8 +44,8 @@ pub enum TmpSize {
 /// The least that a jail can be built in; the kernel counts in pages.
 const LEAST_MEMORY: u64 = 4 << 20;
 const PAGE: u64 = 4096;
-/// PID_MAX_LIMIT, linux/threads.h.
-const MOST_PIDS: u64 = 4 << 20;
+/// PID_MAX_LIMIT, linux/threads.h, beyond which `pids.max` takes none; one is pid 1.
+const MOST_PIDS: u64 = (4 << 20) - 1;
 /// The kernel takes no quota below a millisecond in a period of 100 (cgroup v2's cpu.max).
 const LEAST_CPU: u64 = 10;
 const MOST_CPU: u64 = 8192 * 1000;
@@ -136,7 +136,7 @@ impl Pids {
     fn read(typed: &str) -> Result<Pids, &'static str> {
         match whole(typed) {
             Some(number @ 1..=MOST_PIDS) => Ok(Pids(number)),
-            _ => Err("a whole number from 1 to 4194304: the command itself is one"),
+            _ => Err("a whole number from 1 to 4194303: the command itself is one"),
         }
     }
 
@@ -296,7 +296,9 @@ mod tests {
             assert!(TmpSize::read(typed).is_err(), "{typed}");
         }
         assert_eq!(Pids::read("1").map(Pids::in_jail), Ok(2));
-        for typed in ["0", "4194305", "1K", "", "-3"] {
+        // The most that `pids.max` takes.
+        assert_eq!(Pids::read("4194303").map(Pids::in_jail), Ok(4 << 20));
+        for typed in ["0", "4194304", "1K", "", "-3"] {
             assert!(Pids::read(typed).is_err(), "{typed}");
         }
         assert_eq!(memory("4194305"), Ok(Size(4 << 20)), "whole pages");
