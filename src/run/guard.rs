@@ -1,6 +1,8 @@
 //! The guard of the caller's terminal: a process that puts it into raw mode and back,
 //! and back above all when groom-ns is gone, however it went. It is forked before there
-//! is a jail, a token or a key, and holds nothing but the terminal and a socket.
+//! is a jail or a token, and holds nothing but the terminal and a socket. A key that came
+//! in a variable or a file is there by then, in a page that a fork sees as zeroes
+//! (`MADV_WIPEONFORK`, madvise(2)).
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
