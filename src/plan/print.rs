@@ -115,6 +115,15 @@ impl Plan {
     }
 
     fn command(&self, lines: &mut Lines) -> fmt::Result {
+        self.process(lines)?;
+        self.confinement(lines)?;
+        for check in &self.confine.self_check {
+            lines.line(&check.to_string())?;
+        }
+        self.execution(lines)
+    }
+
+    fn process(&self, lines: &mut Lines) -> fmt::Result {
         let confine = &self.confine;
         lines.line(&format!(
             "umask {:03o}, signals to their defaults, a process group of its own{}",
@@ -132,6 +141,11 @@ impl Plan {
                 limit.soft, limit.hard
             ))?;
         }
+        Ok(())
+    }
+
+    fn confinement(&self, lines: &mut Lines) -> fmt::Result {
+        let confine = &self.confine;
         lines.line("no_new_privs")?;
         let landlock = &confine.landlock;
         let absent = if landlock.absent.is_empty() {
@@ -161,9 +175,10 @@ impl Plan {
         if confine.seccomp.on_denial == OnDenial::Ask {
             lines.line("hand the filter's listener to the supervisor, which answers with the rules' errnos")?;
         }
-        for check in &confine.self_check {
-            lines.line(&check.to_string())?;
-        }
+        Ok(())
+    }
+
+    fn execution(&self, lines: &mut Lines) -> fmt::Result {
         let argv: Vec<String> = self
             .exec
             .argv
