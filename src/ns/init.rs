@@ -70,40 +70,16 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
     // 2. Ids and capabilities mean nothing before the maps are written.
     inherited.channel.expect(ToJail::Mapped)?;
     become_command(&plan.identity)?;
-    // 3. After setresuid, which clears it: the supervisor's death is ours. Had it
-    //    died before, the next wait on the channel would end us.
-    if stands(Mechanism::ParentDeathSignal) {
-        set_pdeathsig(Signal::SIGKILL).map_err(setup("prctl(PR_SET_PDEATHSIG)"))?;
-    }
-    if stands(Mechanism::UndumpableInit) {
-        set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
-    }
-    // 4. A session of the jail's own, without a terminal so far: pid 1 leads it, so that
-    //    the command's process group has a parent in it and may be stopped (setpgid(2),
-    //    orphaned groups).
-    if stands(Mechanism::SessionOfInit) {
-        setsid().map_err(setup("setsid"))?;
-    }
-    umask(Mode::empty());
-    // 5. The plan, step by step.
+    become_the_first()?;
+    // 3. The plan, step by step.
     let port = build_jail(plan, inherited)?;
     inherited.trees.clear();
     let token = inherited.token.take();
     let door = port.zip(token).map(|(port, token)| Door { port, token });
-    // 6. The command's process confines itself, which takes as long as all that
+    // 4. The command's process confines itself, which takes as long as all that
     //    is left to do here.
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)
-        .map_err(setup("sigprocmask"))?;
-    let (waits, opens) = pipe2(OFlag::O_CLOEXEC).map_err(setup("pipe2"))?;
-    let command = match fork_into(0).map_err(setup("clone"))? {
-        Forked::Child => {
-            drop(opens);
-            become_the_command(plan, inherited, door.as_ref(), &waits)
-        }
-        Forked::Parent(pid, _) => pid,
-    };
-    drop(waits);
-    // 7. What stands is what was planned, and the supervisor is ready.
+    let (command, gate) = start_the_command(plan, inherited, door.as_ref())?;
+    // 5. What stands is what was planned, and the supervisor is ready.
     verify::mounts(&plan.mounts)?;
     inherited
         .channel
@@ -111,20 +87,59 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
         .map_err(setup("send"))?;
     inherited.channel.expect(ToJail::Go)?;
     sabotage::leave_mounts();
-    // 8. This process confines itself, and only then does the command run: had
+    // 6. This process confines itself, and only then does the command run: had
     //    anything failed here, it hasn't run.
     stdio::let_go()?;
     if stands(Mechanism::ClosedInInit) {
         // The terminal stays open: its end is then the jail's, whatever the command closes.
-        let kept = [inherited.channel.as_fd(), opens.as_fd()];
+        let kept = [inherited.channel.as_fd(), gate.as_fd()];
         let terminal = inherited.stdio.terminal.iter().map(OwnedFd::as_fd);
         close_all_but(kept.into_iter().chain(terminal)).map_err(setup("close_range"))?;
     }
     confine::confine_init()?;
-    write(&opens, &[GATE_OPENS]).map_err(setup("write"))?;
+    write(&gate, &[GATE_OPENS]).map_err(setup("write"))?;
     // Left open: closing takes calls that pid 1 no longer may make.
-    std::mem::forget(opens);
+    std::mem::forget(gate);
     Ok(command)
+}
+
+/// What makes this process the jail's first one, and no longer one of the supervisor's.
+fn become_the_first() -> Result<(), Refusal> {
+    // After setresuid, which clears it: the supervisor's death is ours. Had it died
+    // before, the next wait on the channel would end us.
+    if stands(Mechanism::ParentDeathSignal) {
+        set_pdeathsig(Signal::SIGKILL).map_err(setup("prctl(PR_SET_PDEATHSIG)"))?;
+    }
+    if stands(Mechanism::UndumpableInit) {
+        set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
+    }
+    // A session of the jail's own, without a terminal so far: pid 1 leads it, so that
+    // the command's process group has a parent in it and may be stopped (setpgid(2),
+    // orphaned groups).
+    if stands(Mechanism::SessionOfInit) {
+        setsid().map_err(setup("setsid"))?;
+    }
+    umask(Mode::empty());
+    Ok(())
+}
+
+/// Forks the command's process. Returns it, and the gate that it waits at once it is
+/// confined. No signal is delivered here any more, but waited for.
+fn start_the_command(
+    plan: &Plan,
+    inherited: &Inherited,
+    door: Option<&Door>,
+) -> Result<(Pid, OwnedFd), Refusal> {
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)
+        .map_err(setup("sigprocmask"))?;
+    let (waits, opens) = pipe2(OFlag::O_CLOEXEC).map_err(setup("pipe2"))?;
+    match fork_into(0).map_err(setup("clone"))? {
+        Forked::Child => {
+            drop(opens);
+            become_the_command(plan, inherited, door, &waits)
+        }
+        Forked::Parent(pid, _) => Ok((pid, opens)),
+    }
 }
 
 /// What pid 1 writes when it is confined. A byte and not an end of file: a dying
