@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
+use nix::errno::Errno;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::stat::fstat;
 use nix::sys::statfs::{FsType, NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs};
