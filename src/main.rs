@@ -8,6 +8,7 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource as Rlimit, getrlimit, setrlimit};
+use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
 
 use groom_ns::broker::{alone, shim};
@@ -163,7 +164,13 @@ fn start(
             let mut told = Told::new(status, receipt, started)?;
             let ending = run::run(&plan, &held, caller, config.zip(supplies), &mut told)?;
             report_new_repositories(&policy);
-            Ok(ExitCode::from(told.ended(&plan, &ending)))
+            let code = told.ended(&plan, &ending);
+            // A shell's loop or script ends with a command that Ctrl-C has ended, and goes
+            // on after one that exits, whatever its code.
+            if ending.cause.is_interrupt() {
+                sys::signal::die_of(Signal::SIGINT);
+            }
+            Ok(ExitCode::from(code))
         }
     }
 }

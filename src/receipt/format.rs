@@ -7,7 +7,7 @@ use crate::run::{Cause, Denials, Phase};
 
 pub use super::jail::{
     Capabilities, Descriptors, Jail, Landlock, LandlockRule, Limits, Mount, Mounts, NAMESPACES,
-    Namespace, Namespaces, Process, Rlimit, Seccomp, SelfCheck,
+    Namespace, Namespaces, Process, Rlimit, Seccomp, Tries,
 };
 
 /// Where a section's values come from.
@@ -41,6 +41,8 @@ pub struct Receipt {
     pub command: Command,
     /// The run's broker, if it had one.
     pub broker: Option<Broker>,
+    /// The socket of somebody else's broker (`--uds`), by its path outside.
+    pub uds: Option<String>,
     /// How it ended.
     pub end: End,
     /// When.

@@ -29,7 +29,7 @@ pub struct Jail {
     /// Its limits.
     pub limits: Limits,
     /// What was tried.
-    pub self_check: SelfCheck,
+    pub self_check: Tries,
 }
 
 /// The command's namespaces (namespaces(7)), by inode number.
@@ -242,7 +242,7 @@ pub struct Rlimit {
 /// What was tried in the final state, and failed as it must.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SelfCheck {
+pub struct Tries {
     /// Read.
     pub how: How,
     /// In order.

@@ -18,8 +18,8 @@ use nix::unistd::{Pid, getegid, geteuid, getgroups};
 
 use super::format::{
     Broker, Command, Descriptors, End, How, Jail, Kernel, Landlock, LandlockRule, Limits, Mounts,
-    NAMESPACES, Namespace, Namespaces, Process, Program, Receipt, Rlimit, Seccomp, SelfCheck,
-    StartedBy, Supervised, Times, Usage,
+    NAMESPACES, Namespace, Namespaces, Process, Program, Receipt, Rlimit, Seccomp, StartedBy,
+    Supervised, Times, Tries, Usage,
 };
 use super::{FORMAT, process};
 use crate::broker::totals::Totals;
@@ -29,7 +29,8 @@ use crate::confine::landlock;
 use crate::digest;
 use crate::files::errno;
 use crate::ns::evidence::Evidence;
-use crate::plan::step::{Plan, Route};
+use crate::plan::BROKER_SOCKET;
+use crate::plan::step::{Build, Plan, Route};
 use crate::refusal::{Reason, Refusal, shown};
 use crate::run::{Ending, Phase};
 
@@ -198,6 +199,7 @@ impl Record {
             jail: self.stood.map(|stood| stood.jail(plan)),
             command: command(plan),
             broker,
+            uds: uds(plan),
             end: End {
                 code: ending.code,
                 phase,
@@ -268,7 +270,7 @@ impl Stood {
                 rlimits: self.rlimits,
                 cgroup: self.cgroup,
             },
-            self_check: SelfCheck {
+            self_check: Tries {
                 how: How::Read,
                 tried: self.told.tried,
             },
@@ -299,6 +301,14 @@ fn origin(url: &str) -> &str {
     let path = url.get(host..).and_then(|rest| rest.find('/'));
     let end = path.map_or(url.len(), |path| host + path);
     url.get(..end).unwrap_or_default()
+}
+
+/// Whose socket stands where a run's own broker would listen.
+fn uds(plan: &Plan) -> Option<String> {
+    plan.build.iter().find_map(|step| match step {
+        Build::Bind(bind) if bind.target == Path::new(BROKER_SOCKET) => Some(shown(&bind.source)),
+        _ => None,
+    })
 }
 
 /// A value's one word, as the plan prints it.

@@ -172,6 +172,16 @@ pub enum Cause {
     },
 }
 
+impl Cause {
+    /// Whether the command died as Ctrl-C has it.
+    pub fn is_interrupt(&self) -> bool {
+        *self
+            == Cause::Killed {
+                signal: libc::SIGINT,
+            }
+    }
+}
+
 impl End {
     /// How the run ended, which is said where it wasn't the command's own doing; a run
     /// that didn't happen is a refusal.

@@ -8,7 +8,7 @@ use std::ptr;
 
 use nix::Result;
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, raise, sigprocmask};
 
 /// The last signal, `_NSIG` of asm/signal.h.
 const LAST: libc::c_int = 64;
@@ -50,6 +50,18 @@ pub fn is_ignored(signal: libc::c_int) -> Result<bool> {
 /// Gives a signal its default disposition back.
 pub fn set_default(signal: libc::c_int) -> Result<()> {
     set(signal, libc::SIG_DFL)
+}
+
+/// Ends this process by a signal, as its parent sees it (wait(2)). It comes back where
+/// the caller had the signal ignored, or the kernel answers an error.
+pub fn die_of(signal: Signal) {
+    if is_ignored(signal as libc::c_int).unwrap_or(true) {
+        return;
+    }
+    let mut only = SigSet::empty();
+    only.add(signal);
+    let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&only), None);
+    let _ = raise(signal);
 }
 
 /// Has the kernel discard a signal.

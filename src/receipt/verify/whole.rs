@@ -1,6 +1,7 @@
 //! What holds for every receipt of a run that was as it should be, whatever the policy.
 
 use super::{Findings, files, times};
+use crate::plan::BROKER_SOCKET;
 use crate::plan::CANARY;
 use crate::receipt::format::{End, How, Jail, Process, Receipt, StartedBy};
 use crate::receipt::process;
@@ -22,10 +23,24 @@ pub(super) fn judge(receipt: &Receipt, found: &mut Findings) {
     match &receipt.jail {
         Some(jail) => {
             stood(jail, found);
+            way_out(receipt, jail, found);
             ids(&receipt.started_by, jail, found);
         }
         None => found.must(false, "jail", "what stood", "nothing"),
     }
+}
+
+/// Where a broker's socket stands it is one's, and nowhere else.
+fn way_out(receipt: &Receipt, jail: &Jail, found: &mut Findings) {
+    let uds = receipt.uds.is_some();
+    let mut mounts = jail.mounts.table.iter();
+    let stands = mounts.any(|mount| mount.path == BROKER_SOCKET);
+    found.must(
+        stands == uds && !(uds && receipt.broker.is_some()),
+        "uds",
+        "a socket at /run/broker.sock, and no other broker",
+        format!("{:?}", receipt.uds),
+    );
 }
 
 /// What is `read` and what is `applied`.

@@ -158,7 +158,7 @@ impl Denials {
 
 impl Denied {
     /// Whether callers know what to do without: as on an older kernel, or with success.
-    fn has_other_ways(&self) -> bool {
+    pub(crate) fn has_other_ways(&self) -> bool {
         [Answer::Enosys, Answer::Zero]
             .map(Answer::name)
             .contains(&self.errno.as_ref())
