@@ -1,13 +1,19 @@
 //! What groom-ns itself says, on standard error: how much of it, and how it looks.
 
 use std::fmt::Display;
-use std::io::{IsTerminal as _, Write as _};
-use std::os::fd::AsFd;
+use std::io::{IsTerminal as _, Write as _, stderr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::termios::{OutputFlags, tcgetattr};
+use nix::unistd::write;
 
 use crate::refusal::Refusal;
+use crate::sys::terminal::open_unwaiting;
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,21 +39,79 @@ fn says(loudness: Loudness) -> bool {
 
 /// Writes one line in one write(2), so that lines of several processes don't
 /// mix. Unlike `eprintln!` it doesn't panic where nobody reads: a run doesn't
-/// end because its log did.
+/// end because its log did. It waits for the reader: for what is said when no command runs.
 pub fn line(text: impl Display) {
-    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+    let _ = stderr().write_all(ended(&text).as_bytes());
 }
 
-/// Whether a write(2) to `fd` neither waits nor is cut short, or fails at once: what
-/// is said beside the work must not hold it up.
-pub fn has_room(fd: impl AsFd) -> bool {
-    let mut ask = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
-    matches!(poll(&mut ask, PollTimeout::ZERO), Ok(1))
-}
-
-/// The same, with the program's name before it; said however quiet it shall be.
+/// The same, with the program's name before it; said however quiet it shall be. A reader
+/// that doesn't read holds nothing up: what it leaves no room for is lost.
 pub fn note(text: impl Display) {
-    line(format_args!("groom-ns: {text}"));
+    let start = Instant::now();
+    let waited = Duration::from_micros(WAITED.load(Ordering::Relaxed));
+    write_until(
+        start + PATIENCE.saturating_sub(waited),
+        ended(&format_args!("groom-ns: {text}")).as_bytes(),
+    );
+    let taken = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+    WAITED.fetch_add(taken, Ordering::Relaxed);
+}
+
+/// What all of a process's notes together wait for a reader that doesn't read.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// What they have waited, in microseconds.
+static WAITED: AtomicU64 = AtomicU64::new(0);
+/// A write to a pipe that has room for something takes so many bytes (pipe(7)).
+const PIECE: usize = 4096;
+
+/// Writes to standard error what there is room for by then.
+fn write_until(end: Instant, bytes: &[u8]) {
+    let shared = stderr();
+    let own = open_unwaiting_if_terminal(shared.as_fd());
+    let fd = own.as_ref().map_or(shared.as_fd(), AsFd::as_fd);
+    let mut left = bytes;
+    while !left.is_empty() && has_room_by(end, fd) {
+        let piece = left.get(..PIECE.min(left.len())).unwrap_or_default();
+        match write(fd, piece) {
+            Ok(count) => left = left.get(count..).unwrap_or_default(),
+            // A terminal with room for less than the end of a line.
+            Err(Errno::EAGAIN) if Instant::now() < end => std::thread::sleep(A_MOMENT),
+            Err(Errno::EINTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+const A_MOMENT: Duration = Duration::from_millis(2);
+
+/// A terminal's own description for writes that don't wait; none for anything else, or
+/// where it can't be had: poll(2) is believed then.
+pub fn open_unwaiting_if_terminal(fd: BorrowedFd) -> Option<OwnedFd> {
+    let terminal = Some(fd).filter(BorrowedFd::is_terminal);
+    terminal.and_then(|terminal| open_unwaiting(terminal).ok())
+}
+
+/// Whether a write(2) to `fd` of [at most a page](PIECE) neither waits nor is cut short, or
+/// fails at once: what is said beside the work must not hold it up. A terminal may have
+/// less room.
+pub fn has_room(fd: impl AsFd) -> bool {
+    has_room_by(Instant::now(), fd)
+}
+
+/// The same, when there is room by then.
+fn has_room_by(end: Instant, fd: impl AsFd) -> bool {
+    let mut ask = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
+    let left = end.saturating_duration_since(Instant::now());
+    let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+    matches!(poll(&mut ask, left), Ok(1))
+}
+
+/// The text as a line; where the terminal is in raw mode, for the command, it is told to
+/// go back to the first column.
+fn ended(text: &impl Display) -> String {
+    let is_raw =
+        tcgetattr(stderr()).is_ok_and(|mode| !mode.output_flags.contains(OutputFlags::OPOST));
+    format!("{text}{}", if is_raw { "\r\n" } else { "\n" })
 }
 
 /// A refusal for people; said however quiet it shall be.
@@ -77,8 +141,9 @@ pub fn remark(text: impl Display) {
 
 /// A step that was just done; left out where nobody reads, since the run goes on.
 pub fn step(text: impl Display) {
-    if says(Loudness::Verbose) && has_room(std::io::stderr()) {
-        line(format_args!("{} {text}", painted(DIM, "groom-ns:")));
+    if says(Loudness::Verbose) {
+        let line = format_args!("{} {text}", painted(DIM, "groom-ns:")).to_string();
+        write_until(Instant::now(), ended(&line).as_bytes());
     }
 }
 
@@ -91,7 +156,7 @@ const DIM: &str = "2";
 fn painted(colour: &str, text: &str) -> String {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let term = std::env::var_os("TERM").unwrap_or_else(|| "dumb".into());
-    if std::io::stderr().is_terminal() && !is_set("NO_COLOR") && term != "dumb" {
+    if stderr().is_terminal() && !is_set("NO_COLOR") && term != "dumb" {
         format!("\x1b[{colour}m{text}\x1b[0m")
     } else {
         text.to_owned()

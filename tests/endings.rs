@@ -3,6 +3,8 @@
 #![allow(clippy::expect_used, clippy::panic, missing_docs)]
 
 mod common;
+#[path = "endings/unread.rs"]
+mod unread;
 
 use std::process::Child;
 use std::time::{Duration, Instant};

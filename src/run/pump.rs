@@ -20,6 +20,7 @@ use crate::sys::watch::{Descriptor, watch, watch_or_back};
 use crate::broker::key::Key;
 use crate::broker::key_source::LineReader;
 use crate::refusal::Refusal;
+use crate::say::open_unwaiting_if_terminal;
 
 use super::bounds::Allowance;
 use super::door;
@@ -30,12 +31,13 @@ const CHUNK: usize = 64 * 1024;
 /// Bytes written at a time to what may block: a write that poll(2) allowed must
 /// not hold the event loop up on the rest of a large chunk. A pipe that is
 /// writable takes PIPE_BUF (4096) bytes at once, a socket has more room (pipe(7),
-/// `sock_writeable`); a terminal may have less.
+/// `sock_writeable`); a terminal that can't be opened anew may have less.
 const PIPE_CHUNK: usize = 4096;
 const TERMINAL_CHUNK: usize = 256;
 
 /// One of the caller's descriptors. It is shared with other processes, so its
-/// O_NONBLOCK is left as it is: poll(2) is asked before every call instead.
+/// O_NONBLOCK is left as it is: poll(2) is asked before every call instead. A terminal
+/// that is written to is opened anew, where it can be.
 pub(super) enum Outer<D: Descriptor> {
     /// A terminal, socket or pipe, which epoll(7) can watch.
     Watched(AsyncFd<D>),
@@ -78,16 +80,19 @@ impl<D: Descriptor + AsFd> Outer<D> {
         mut call: impl FnMut() -> nix::Result<usize>,
     ) -> io::Result<usize> {
         loop {
+            let mut ready = None;
             if let Outer::Watched(watched) = self {
-                let mut guard = watched.ready(interest).await?;
+                let ready = ready.insert(watched.ready(interest).await?);
                 if !is_ready(watched.get_ref(), interest)? {
-                    guard.clear_ready();
+                    ready.clear_ready();
                     continue;
                 }
             }
-            match call() {
-                Err(Errno::EAGAIN | Errno::EINTR) => tokio::task::yield_now().await,
-                other => return Ok(other?),
+            match (call(), &mut ready) {
+                (Err(Errno::EAGAIN), Some(ready)) => ready.clear_ready(),
+                (Err(Errno::EAGAIN), None) => tokio::task::yield_now().await,
+                (Err(Errno::EINTR), _) => {}
+                (other, _) => return Ok(other?),
             }
         }
     }
@@ -115,9 +120,12 @@ pub(super) async fn output(
     allowance: Allowance,
 ) -> io::Result<()> {
     let inner = watch(inner, Interest::READABLE)?;
-    let to = Outer::new(outer, Interest::WRITABLE)?;
+    let own = open_unwaiting_if_terminal(outer);
+    let to = own.as_ref().map_or(outer, AsFd::as_fd);
+    let to = Outer::new(to, Interest::WRITABLE)?;
     let most = match &to {
         Outer::Ready(_) => CHUNK,
+        Outer::Watched(_) if own.is_some() => CHUNK,
         Outer::Watched(_) if outer.is_terminal() => TERMINAL_CHUNK,
         Outer::Watched(_) => PIPE_CHUNK,
     };

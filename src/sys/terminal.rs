@@ -4,6 +4,8 @@ use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use nix::Result;
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
 
 /// How large a terminal is, in characters (and pixels, which few programs ask for).
 pub type Size = libc::winsize;
@@ -40,6 +42,15 @@ pub fn peer(master: impl AsFd) -> Result<OwnedFd> {
     let fd = Errno::result(fd)?;
     // SAFETY: the kernel has just made this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The same terminal, opened anew for writing that doesn't wait: to poll(2) a terminal has
+/// room when it takes one byte, and O_NONBLOCK of the descriptor given is shared with
+/// other processes. Close-on-exec and the caller's. `EACCES`: it is another user's.
+pub fn open_unwaiting(terminal: impl AsFd) -> Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", terminal.as_fd().as_raw_fd());
+    let flags = OFlag::O_WRONLY | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    open(path.as_str(), flags, Mode::empty())
 }
 
 /// Makes a terminal the controlling one of the caller's session, which the caller

@@ -4,13 +4,10 @@
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::time::Duration;
 
 use libc::c_long;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 
 use super::call;
@@ -23,8 +20,6 @@ use crate::say;
 const MOST_KINDS: usize = 256;
 /// Bytes of a path that are kept, from its end.
 const LONGEST_PATH: usize = 200;
-/// How long a line waits for a reader that doesn't read.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The calls that the filter denied to the command and all that came of it, without
 /// those of the self-check.
@@ -135,9 +130,6 @@ impl Denials {
     /// they have other ways for.
     pub(in crate::run) fn say(&self) {
         for line in self.lines() {
-            if !wait_for_room(io::stderr()) {
-                return;
-            }
             say::note(format_args!("denied: {line}"));
         }
     }
@@ -182,11 +174,4 @@ impl Denied {
             .map_or_else(String::new, |flag| format!("; {flag} lifts it"));
         format!("{count}x {call} is {errno}, to {who}: {why}{remedy}")
     }
-}
-
-/// Waits until a line can be written; false if nobody reads.
-fn wait_for_room(fd: impl std::os::fd::AsFd) -> bool {
-    let mut ask = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
-    let patience = PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::ZERO);
-    matches!(poll(&mut ask, patience), Ok(1))
 }
