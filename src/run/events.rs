@@ -155,22 +155,28 @@ async fn until_the_end(
         let mut opening = pin!(opening);
         let mut feeding = pin!(relay::feed(input.as_mut(), awaited));
         let mut explaining = pin!(explainer.serve(listener));
-        loop {
-            if let Some(end) = supervisor.is_over() {
-                break end;
-            }
-            let tasks = (opening.as_mut(), feeding.as_mut(), explaining.as_mut());
-            let event = next(supervisor, watched, tasks).await?;
-            if let Some(end) = supervisor.handle(event)? {
-                break end;
+        let end = async {
+            loop {
+                if let Some(end) = supervisor.is_over() {
+                    return Ok(end);
+                }
+                let tasks = (opening.as_mut(), feeding.as_mut(), explaining.as_mut());
+                let event = next(supervisor, watched, tasks).await?;
+                if let Some(end) = supervisor.handle(event)? {
+                    return Ok(end);
+                }
             }
         }
+        .await;
+        // Before anything is let go of, or said to somebody who may not listen.
+        supervisor.jail.end();
+        end
     };
     supervisor.close_door().await;
     if let Some(input) = input {
         input.give_back();
     }
-    Ok(supervisor.judge(end))
+    Ok(supervisor.judge(end?))
 }
 
 /// Waits for what happens next. Of several, the first in this list is handled first.

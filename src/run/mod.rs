@@ -223,12 +223,20 @@ impl Jail {
     }
 }
 
-impl Drop for Jail {
-    fn drop(&mut self) {
+impl Jail {
+    /// Kills it, if it hasn't ended, and waits until none of its processes is left.
+    fn end(&mut self) {
         if !self.ended {
             self.kill();
             let _ = waitpid(self.pid, None);
+            self.ended = true;
         }
+    }
+}
+
+impl Drop for Jail {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
