@@ -103,8 +103,10 @@ impl Clock {
         let left = at
             .saturating_duration_since(Instant::now())
             .max(Duration::from_nanos(1));
+        // More than once: a stop that comes after it throws a SIGCONT away (signal(7)).
+        let again = Expiration::IntervalDelayed(left.into(), Duration::from_secs(1).into());
         timer
-            .set(Expiration::OneShot(left.into()), TimerSetTimeFlags::empty())
+            .set(again, TimerSetTimeFlags::empty())
             .map_err(setup("timer_settime"))?;
         Ok(Some(timer))
     }

@@ -28,7 +28,7 @@ impl Supervisor<'_> {
     }
 
     /// One signal. Before the command runs and after it has ended there is nobody to
-    /// pass it to: one that tells to end ends the run.
+    /// pass it to: it ends the run, but for those after the end that tell nobody to.
     fn obey(&mut self, signal: i32) -> Result<Option<End>, Refusal> {
         let runs = self.phase == Phase::Running && !self.jail.ended;
         match signal {
@@ -43,12 +43,15 @@ impl Supervisor<'_> {
             }
             // The kernel tells the command, where its terminal gets another size.
             libc::SIGWINCH if self.resize() || !runs => {}
+            _ if self.jail.ended && !TELLS_TO_END.contains(&signal) => {}
             _ if !runs => {
                 let end = End::Signal(self.phase, signal);
                 return Ok(Some(self.timed_out().unwrap_or(end)));
             }
             libc::SIGTERM if !self.clock.tell_to_end() => self.force(Forced::Again),
             _ => {
+                // A run that is to end doesn't stop.
+                self.is_told_to_stop &= !TELLS_TO_END.contains(&signal);
                 self.is_told_to_end |= TELLS_TO_END.contains(&signal);
                 self.send(signal);
             }
@@ -103,6 +106,7 @@ impl Supervisor<'_> {
     /// Goes on, and the command with it.
     fn go_on(&mut self) -> Result<(), Refusal> {
         self.is_stopped = false;
+        self.is_told_to_stop = false;
         if self.phase >= Phase::Released && !self.jail.ended {
             self.take_terminal()?;
         }
