@@ -159,7 +159,7 @@ fn so_much_is_said_and_not_a_byte_more() {
     let limited = |most: &str| workspace.jail().flag("--max-output", most);
     let line = |most: u64| {
         format!(
-            "groom-ns: the jail was killed: it said more than --max-output allows ({most} bytes)"
+            "groom-ns: the run was ended: it said more than --max-output allows ({most} bytes)"
         )
     };
     // At full speed.

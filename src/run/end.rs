@@ -298,7 +298,7 @@ fn not_executed(program: String, errno: Errno) -> Ending {
 fn over_limit(which: Limit, value: u64) -> Ending {
     let what = match which {
         Limit::Memory => "the jail was killed: it took more than --memory allows",
-        Limit::MaxOutput => "the jail was killed: it said more than --max-output allows",
+        Limit::MaxOutput => "the run was ended: it said more than --max-output allows",
         Limit::FileSize => "the command was killed: a file grew beyond --file-size",
     };
     say::note(format_args!("{what} ({value} bytes)"));
