@@ -158,9 +158,7 @@ fn so_much_is_said_and_not_a_byte_more() {
     let workspace = Workspace::new();
     let limited = |most: &str| workspace.jail().flag("--max-output", most);
     let line = |most: u64| {
-        format!(
-            "groom-ns: the run was ended: it said more than --max-output allows ({most} bytes)"
-        )
+        format!("groom-ns: the run was ended: it said more than --max-output allows ({most} bytes)")
     };
     // At full speed.
     let run = limited("1M").run_program(&["head", "-c", "8M", "/dev/zero"]);

@@ -11,5 +11,7 @@ mod common;
 mod full_screen;
 #[path = "terminal/jobs.rs"]
 mod jobs;
+#[path = "terminal/keys.rs"]
+mod keys;
 #[path = "terminal/restored.rs"]
 mod restored;

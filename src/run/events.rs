@@ -33,7 +33,7 @@ use super::denials::Explainer;
 use super::door::Door;
 use super::end::{End, Ending, Phase};
 use super::pump::Input;
-use super::relay::{self, Awaited};
+use super::relay::{self, Awaited, Moved};
 use super::supervisor::Supervisor;
 use super::terminal::{Terminal, brought_forward, settled};
 
@@ -73,8 +73,8 @@ pub(super) enum Event {
     CallerGone,
     /// The input has ended; whether it was cut short.
     Fed(bool),
-    /// An output has ended; whether some of it was lost.
-    Moved(bool),
+    /// An output has ended.
+    Moved(Moved),
     /// What the command wrote before it was stopped is where it belongs.
     Settled,
     /// This job may read the terminal now.
@@ -146,6 +146,7 @@ async fn until_the_end(
     }
     let awaited = Awaited {
         key: wants_line.then_some(tell_line),
+        key_gate: supervisor.terminal.as_ref().and_then(Terminal::key_gate),
         terminal: supervisor.terminal_arrives(),
     };
     let listeners = supervisor.listeners_arrive();
@@ -198,7 +199,7 @@ async fn next(
         end,
         is_opening,
         is_fed,
-        is_settling,
+        settles_by,
         ..
     } = supervisor;
     let terminal = terminal.as_ref();
@@ -221,8 +222,8 @@ async fn next(
         () = until(*patience) => Event::OutOfPatience,
         () = gone(watched.caller.as_ref()) => Event::CallerGone,
         cut = feeding, if !*is_fed => Event::Fed(cut),
-        is_short = outputs.next() => Event::Moved(is_short),
-        () = settled(terminal), if *is_settling => Event::Settled,
+        moved = outputs.next() => Event::Moved(moved),
+        () = settled(terminal, *settles_by) => Event::Settled,
         () = brought_forward(terminal) => Event::Foreground,
         () = watched.allowance.over() => Event::Flooded,
         lost = explaining => Event::Unanswered(lost),

@@ -3,6 +3,7 @@
 mod bounds;
 mod clock;
 mod denials;
+mod desk;
 mod door;
 mod end;
 mod events;
@@ -29,6 +30,7 @@ use nix::unistd::{Pid, getppid};
 use procfs::FromRead as _;
 
 use crate::broker::Config;
+use crate::broker::key_source::KeySource;
 use crate::broker::log::Log;
 use crate::broker::token::Token;
 use crate::broker::totals::Totals;
@@ -81,10 +83,10 @@ pub fn run(
     //    forked when the cgroup has been made, which takes that this process is alone in
     //    its own, and before there is a token, which it shouldn't have.
     let leaf = place.map(Leaf::make).transpose()?;
-    let terminal = match descriptors {
-        [] => None,
-        _ => Some(Terminal::prepare()?),
-    };
+    let is_key_typed = broker
+        .as_ref()
+        .is_some_and(|(_, supplies)| matches!(supplies.key, KeySource::Stdin));
+    let terminal = Terminal::prepare(!descriptors.is_empty(), is_key_typed)?;
     let made = plan
         .make_out_dir
         .as_ref()

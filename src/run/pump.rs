@@ -132,13 +132,7 @@ pub(super) async fn output(
     let mut buffer = vec![0; CHUNK];
     loop {
         is_idle.store(true, Ordering::Relaxed);
-        let length = inner
-            .async_io(Interest::READABLE, |fd| match read(fd, &mut buffer) {
-                // Nobody has the other side of the terminal any more (pty(7)).
-                Err(Errno::EIO) => Ok(0),
-                other => Ok(other?),
-            })
-            .await?;
+        let length = read_inner(&inner, &mut buffer).await?;
         is_idle.store(false, Ordering::Relaxed);
         if length == 0 {
             return Ok(());
@@ -154,6 +148,25 @@ pub(super) async fn output(
             return Ok(());
         }
     }
+}
+
+/// Reads what the command writes to a terminal that nobody is shown any more: a full one
+/// would hold it up for ever.
+pub(super) async fn discard(inner: OwnedFd) -> io::Result<()> {
+    let inner = watch(inner, Interest::READABLE)?;
+    let mut buffer = vec![0; CHUNK];
+    while read_inner(&inner, &mut buffer).await? > 0 {}
+    Ok(())
+}
+
+/// read(2) of the command's side, once there is something; 0 is the end.
+async fn read_inner(inner: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<usize> {
+    let read = |fd: &OwnedFd| match read(fd, buffer) {
+        // Nobody has the other side of the terminal any more (pty(7)).
+        Err(Errno::EIO) => Ok(0),
+        other => Ok(other?),
+    };
+    inner.async_io(Interest::READABLE, read).await
 }
 
 /// Reads while the gate is open: a read that waits is given up when it is shut.

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use nix::unistd::{dup2_stdin, dup2_stdout};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
+use tokio::sync::watch::Receiver;
 use tokio::task::JoinSet;
 
 use crate::broker::key::Key;
@@ -44,13 +45,28 @@ impl Outputs {
         self.moving.is_empty()
     }
 
-    /// Waits for one to end; says whether output was lost. For ever if there is none.
-    pub(super) async fn next(&mut self) -> bool {
+    /// Reads what can't be moved any more, until the command's side ends.
+    pub(super) fn discard(&mut self, outer: i32, inner: OwnedFd) {
+        let discarding = pump::discard(inner);
+        self.moving.spawn(async move { (outer, discarding.await) });
+    }
+
+    /// Waits for one to end. For ever if there is none.
+    pub(super) async fn next(&mut self) -> Moved {
         match self.moving.join_next().await {
-            Some(result) => is_lost(result),
+            Some(result) => moved(result),
             None => std::future::pending().await,
         }
     }
+}
+
+/// How the moving of an output ended.
+pub(super) enum Moved {
+    /// The command's side has ended.
+    Whole,
+    /// What the command writes to this descriptor has nowhere to go; whether some of it
+    /// was lost, or its reader has gone, as may be.
+    Nowhere(i32, bool),
 }
 
 /// Starts moving the output, as much of it as may be, and gets the input ready, which is to be typed where there
@@ -66,6 +82,7 @@ pub(super) fn start(
         allowance,
     };
     let mut input = terminal
+        .filter(|terminal| terminal.is_jails)
         .map(|terminal| Input::typed(terminal.gate(), standard_fd(0)).map_err(unwatched))
         .transpose()?;
     for Pump {
@@ -88,6 +105,8 @@ pub(super) fn start(
 pub(super) struct Awaited {
     /// Is told the input's first line, which isn't the command's.
     pub(super) key: Option<oneshot::Sender<Result<Key, Refusal>>>,
+    /// Tells when it may be read, if not at once.
+    pub(super) key_gate: Option<Receiver<bool>>,
     /// Brings the jail's terminal.
     pub(super) terminal: Option<oneshot::Receiver<AsyncFd<OwnedFd>>>,
 }
@@ -96,6 +115,10 @@ pub(super) struct Awaited {
 /// whose writer then sees that nobody reads. Says whether it was cut short.
 pub(super) async fn feed(input: Option<&mut Input>, awaited: Awaited) -> bool {
     if let Some(tell) = awaited.key {
+        if let Some(mut gate) = awaited.key_gate {
+            // Whoever opens it lives longer than this.
+            let _ = gate.wait_for(|is_open| *is_open).await;
+        }
         let line = match &input {
             Some(input) => input.key().await,
             None => LineReader::new().and_then(LineReader::finish),
@@ -146,23 +169,23 @@ fn let_go(number: i32) {
     }
 }
 
-/// Whether output of the command's was lost, which is said. A reader that has gone
-/// is none of our business: the command gets its SIGPIPE.
-fn is_lost(result: Result<(i32, io::Result<()>), tokio::task::JoinError>) -> bool {
+/// What became of an output; that some was lost is said. A reader that has gone
+/// is none of our business: the command gets its SIGPIPE, or hang-up.
+fn moved(result: Result<(i32, io::Result<()>), tokio::task::JoinError>) -> Moved {
     let (outer, error) = match result {
         Ok((outer, Err(error))) => (outer, error),
         Ok((outer, Ok(()))) => {
             let_go(outer);
-            return false;
+            return Moved::Whole;
         }
-        Err(_) => return false,
+        Err(_) => return Moved::Whole,
     };
     if error.kind() == io::ErrorKind::BrokenPipe {
-        return false;
+        return Moved::Nowhere(outer, false);
     }
     let name = if outer == 1 { "output" } else { "error" };
     say::note(format_args!("standard {name} is lost: {error}"));
-    true
+    Moved::Nowhere(outer, true)
 }
 
 /// One of this process's descriptors 0 to 2, which are never closed.

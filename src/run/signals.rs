@@ -79,7 +79,7 @@ impl Supervisor<'_> {
     /// can go on: after a Ctrl-Z with all of its job, after a SIGTSTP alone. A command that
     /// stopped by itself and has no terminal stays as it is.
     pub(super) fn stop(&mut self) -> Result<Option<End>, Refusal> {
-        self.is_settling = false;
+        self.settles_by = None;
         let has_terminal = self.terminal.as_ref().is_some_and(Terminal::is_taken);
         if !has_terminal && !self.is_told_to_stop {
             return Ok(None);
@@ -109,6 +109,8 @@ impl Supervisor<'_> {
         self.is_told_to_stop = false;
         if self.phase >= Phase::Released && !self.jail.ended {
             self.take_terminal()?;
+        } else if self.is_key_typed {
+            self.hide_typing()?;
         }
         if self.phase == Phase::Running {
             self.send(libc::SIGCONT);

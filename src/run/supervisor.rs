@@ -1,13 +1,11 @@
 //! What the supervisor knows of a run, and what it does about each event.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::waitpid;
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
@@ -21,13 +19,12 @@ use crate::refusal::Refusal;
 use crate::sabotage::{Mechanism, stands};
 use crate::say;
 use crate::sys::notify::Listener;
-use crate::sys::watch::watch;
 
 use super::clock::{Clock, Due};
 use super::end::{self, End, Forced, Phase};
-use super::events::{Event, failed};
-use super::relay::{OUTPUT_LOST, Outputs};
-use super::terminal::Terminal;
+use super::events::Event;
+use super::relay::{Moved, OUTPUT_LOST, Outputs};
+use super::terminal::{Terminal, settles_by};
 use super::{Jail, setup};
 
 /// How long a reader that doesn't read has, from the command's end on, where the run was
@@ -49,7 +46,7 @@ pub(super) struct Supervisor<'run> {
     /// Who waits for the broker's listeners.
     tell_listeners: Option<oneshot::Sender<Listening>>,
     /// Who waits for the master of the jail's terminal, to write to it.
-    tell_terminal: Option<oneshot::Sender<AsyncFd<OwnedFd>>>,
+    pub(super) tell_terminal: Option<oneshot::Sender<AsyncFd<OwnedFd>>>,
     /// Who waits for the listener of the command's filter.
     tell_listener: Option<oneshot::Sender<Listener>>,
     service: Option<Service>,
@@ -63,8 +60,10 @@ pub(super) struct Supervisor<'run> {
     pub(super) is_told_to_end: bool,
     /// Whether one that stops most commands was.
     pub(super) is_told_to_stop: bool,
-    /// Whether the command was stopped, and its last output is still awaited.
-    pub(super) is_settling: bool,
+    /// How long the last output of a command that was stopped may take.
+    pub(super) settles_by: Option<Instant>,
+    /// Whether a key is being typed.
+    pub(super) is_key_typed: bool,
     /// Whether this process was stopped, and hasn't gone on.
     pub(super) is_stopped: bool,
     /// Whether input or output was lost.
@@ -107,7 +106,8 @@ impl<'run> Supervisor<'run> {
             is_fed: false,
             is_told_to_end: false,
             is_told_to_stop: false,
-            is_settling: false,
+            settles_by: None,
+            is_key_typed: false,
             is_stopped: false,
             is_short: false,
             said: None,
@@ -126,7 +126,9 @@ impl<'run> Supervisor<'run> {
 
     /// Where the jail's terminal arrives, if there is to be one.
     pub(super) fn terminal_arrives(&mut self) -> Option<oneshot::Receiver<AsyncFd<OwnedFd>>> {
-        self.terminal.as_ref()?;
+        self.terminal
+            .as_ref()
+            .filter(|terminal| terminal.is_jails)?;
         let (tell, arrives) = oneshot::channel();
         self.tell_terminal = Some(tell);
         Some(arrives)
@@ -137,14 +139,6 @@ impl<'run> Supervisor<'run> {
         let (tell, arrives) = oneshot::channel();
         self.tell_listener = Some(tell);
         arrives
-    }
-
-    /// Keeps what is typed next off the screen.
-    pub(super) fn hide_typing(&mut self) -> Result<(), Refusal> {
-        match &mut self.terminal {
-            Some(terminal) => terminal.quiet(),
-            None => Ok(()),
-        }
     }
 
     /// Whether what the jail's side says is listened to.
@@ -182,9 +176,17 @@ impl<'run> Supervisor<'run> {
                 self.is_fed = true;
                 self.is_short |= is_cut;
             }
-            Event::Moved(is_lost) => self.is_short |= is_lost,
+            Event::Moved(Moved::Whole) => {}
+            Event::Moved(Moved::Nowhere(outer, is_lost)) => {
+                self.is_short |= is_lost;
+                self.hang_up(outer)?;
+            }
             Event::Settled => return self.stop(),
-            Event::Foreground => self.take_terminal()?,
+            Event::Foreground => {
+                if let Some(terminal) = &mut self.terminal {
+                    terminal.take_again()?;
+                }
+            }
             Event::Flooded => self.jail.kill(),
             Event::Unanswered(lost) => {
                 // First, so that nothing of it sees the listener closed.
@@ -231,6 +233,7 @@ impl<'run> Supervisor<'run> {
     fn opened(&mut self, service: Service) -> Result<(), Refusal> {
         self.service = Some(service);
         self.is_opening = false;
+        self.is_key_typed = false;
         say::step("the broker answers");
         self.let_go()
     }
@@ -301,11 +304,7 @@ impl<'run> Supervisor<'run> {
                 self.let_go()?;
             }
             FromJail::Confined(evidence) => match self.told.confined(evidence, handed) {
-                Ok(()) => match self.channel.send(&ToJail::Recorded) {
-                    // Killed meanwhile, as its pidfd says: the command hasn't run.
-                    Ok(()) | Err(Errno::EPIPE) => {}
-                    Err(errno) => return Err(setup("send")(errno)),
-                },
+                Ok(()) => drop(self.tell(&ToJail::Recorded)?),
                 // Its process waits for the word: the command hasn't run.
                 Err(refusal) => return Ok(Some(FromJail::Refused(refusal))),
             },
@@ -314,28 +313,10 @@ impl<'run> Supervisor<'run> {
                 self.told.running();
                 self.clock.start();
             }
-            FromJail::Stopped => self.is_settling = true,
+            FromJail::Stopped => self.settles_by = Some(settles_by()),
             end => return Ok(Some(end)),
         }
         Ok(None)
-    }
-
-    /// The jail's terminal is there: it becomes as the caller's is, and its output is
-    /// moved.
-    fn attach(&mut self, handed: Vec<OwnedFd>) -> Result<(), Refusal> {
-        let Some(terminal) = &mut self.terminal else {
-            return Err(setup("recvmsg")(Errno::EBADMSG));
-        };
-        let [reads, writes] = terminal.attach(handed)?;
-        let writes = watch(writes, Interest::WRITABLE)
-            .map_err(|error| failed("watch the jail's terminal", &error))?;
-        let is_idle = Arc::clone(&terminal.is_idle);
-        self.outputs.spawn(1, reads, is_idle);
-        if let Some(tell) = self.tell_terminal.take() {
-            // Its input has ended already.
-            let _ = tell.send(writes);
-        }
-        Ok(())
     }
 
     /// Lets the command start, once the jail stands and the broker answers.
@@ -344,19 +325,18 @@ impl<'run> Supervisor<'run> {
             return Ok(());
         }
         self.take_terminal()?;
-        match self.channel.send(&ToJail::Go) {
-            Ok(()) => self.phase.reach(Phase::Released),
-            Err(Errno::EPIPE) => {}
-            Err(errno) => return Err(setup("send")(errno)),
+        if self.tell(&ToJail::Go)? {
+            self.phase.reach(Phase::Released);
         }
         Ok(())
     }
 
-    /// Puts the caller's terminal into raw mode, if this is its foreground job.
-    pub(super) fn take_terminal(&mut self) -> Result<(), Refusal> {
-        match &mut self.terminal {
-            Some(terminal) => terminal.take(),
-            None => Ok(()),
+    /// Says something to the jail's side; false if it is gone, which its pidfd tells.
+    fn tell(&self, word: &ToJail) -> Result<bool, Refusal> {
+        match self.channel.send(word) {
+            Ok(()) => Ok(true),
+            Err(Errno::EPIPE) => Ok(false),
+            Err(errno) => Err(setup("send")(errno)),
         }
     }
 
@@ -375,13 +355,6 @@ impl<'run> Supervisor<'run> {
                 End::Said(FromJail::Exited(OUTPUT_LOST))
             }
             end => end,
-        }
-    }
-
-    /// Puts the caller's terminal back, before anything is said on it.
-    pub(super) fn leave(&mut self) {
-        if let Some(terminal) = &mut self.terminal {
-            terminal.leave();
         }
     }
 }

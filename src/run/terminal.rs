@@ -32,8 +32,10 @@ const NOBODYS: Size = Size {
     ws_ypixel: 0,
 };
 
-/// The terminal of a run.
+/// The terminals of a run.
 pub(super) struct Terminal {
+    /// Whether the jail gets one; else a key is typed at the caller's.
+    pub(super) is_jails: bool,
     /// None until pid 1 has made it.
     master: Option<OwnedFd>,
     outside: Option<Outside>,
@@ -48,32 +50,47 @@ struct Outside {
     guard: Guard,
     /// Its mode when groom-ns was started.
     mode: Termios,
-    /// Whether the command runs, and may have it.
-    may_be_taken: bool,
-    /// Whether it is in raw mode, for the command.
-    is_taken: bool,
+    /// How it is to be while this is its foreground job.
+    wanted: Wanted,
+    /// Whether it is.
+    is_had: bool,
+    /// Whether a key may be read there.
+    is_quiet: watch::Sender<bool>,
+}
+
+/// How the caller's terminal is to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    AsItWas,
+    /// Not showing what is typed: a key.
+    Quiet,
+    /// In raw mode, for the command.
+    Raw,
 }
 
 impl Terminal {
-    /// Before there is a jail or a key, as the guard is forked here.
-    pub(super) fn prepare() -> Result<Terminal, Refusal> {
-        let outside = if stdin().is_terminal() {
+    /// For a jail that gets one, or a caller who types a key. Before there is a jail or a
+    /// key, as the guard is forked here.
+    pub(super) fn prepare(is_jails: bool, is_key_typed: bool) -> Result<Option<Terminal>, Refusal> {
+        let outside = if (is_jails || is_key_typed) && stdin().is_terminal() {
             Some(Outside {
                 mode: tcgetattr(stdin()).map_err(setup("tcgetattr"))?,
                 guard: Guard::start(stdin())?,
-                may_be_taken: false,
-                is_taken: false,
+                wanted: Wanted::AsItWas,
+                is_had: false,
+                is_quiet: watch::channel(false).0,
             })
         } else {
             None
         };
         let (gate, _) = watch::channel(outside.is_none());
-        Ok(Terminal {
+        Ok((is_jails || outside.is_some()).then(|| Terminal {
+            is_jails,
             master: None,
             outside,
             gate,
             is_idle: Arc::default(),
-        })
+        }))
     }
 
     /// Tells when descriptor 0 may be read: a background job that reads is stopped.
@@ -81,12 +98,15 @@ impl Terminal {
         self.gate.subscribe()
     }
 
+    /// Tells when a key that is typed isn't shown, where it is typed.
+    pub(super) fn key_gate(&self) -> Option<watch::Receiver<bool>> {
+        let outside = self.outside.as_ref()?;
+        Some(outside.is_quiet.subscribe())
+    }
+
     /// Keeps the key, which is about to be typed, off the screen.
     pub(super) fn quiet(&mut self) -> Result<(), Refusal> {
-        match &self.outside {
-            Some(outside) if is_foreground() => outside.guard.quiet(),
-            _ => Ok(()),
-        }
+        self.want(Wanted::Quiet)
     }
 
     /// Takes what came with the jail's terminal, and sets it as the caller's is. Returns
@@ -95,6 +115,9 @@ impl Terminal {
     /// # Errors
     /// `setup`: it isn't one, or can't be set.
     pub(super) fn attach(&mut self, handed: Vec<OwnedFd>) -> Result<[OwnedFd; 2], Refusal> {
+        if !self.is_jails {
+            return Err(setup("recvmsg")(Errno::EBADMSG));
+        }
         let master = ns::terminal::judge(handed)?;
         if let Some(outside) = &self.outside {
             tcsetattr(&master, SetArg::TCSANOW, &outside.mode).map_err(setup("tcsetattr"))?;
@@ -105,42 +128,60 @@ impl Terminal {
         Ok(pair)
     }
 
-    /// Puts the caller's terminal into raw mode if this is its foreground job, again if
-    /// need be; else leaves it alone.
+    /// Puts the caller's terminal into raw mode for the jail's, if this is its foreground
+    /// job, again if need be; else leaves it alone.
     pub(super) fn take(&mut self) -> Result<(), Refusal> {
+        if self.is_jails {
+            self.want(Wanted::Raw)?;
+            self.resize();
+        } else {
+            self.give_back();
+        }
+        Ok(())
+    }
+
+    /// Makes it as it is wanted, now that this is its foreground job.
+    pub(super) fn take_again(&mut self) -> Result<(), Refusal> {
+        match &self.outside {
+            Some(outside) if outside.wanted == Wanted::Quiet => self.quiet(),
+            _ => self.take(),
+        }
+    }
+
+    fn want(&mut self, wanted: Wanted) -> Result<(), Refusal> {
         let Some(outside) = &mut self.outside else {
             return Ok(());
         };
         let is_ours = is_foreground();
-        if is_ours {
-            outside.guard.raw()?;
-        } else if outside.is_taken {
-            outside.guard.forget()?;
+        match wanted {
+            // Another job has it, and has set it.
+            _ if !is_ours && outside.is_had => outside.guard.forget()?,
+            _ if !is_ours => {}
+            Wanted::AsItWas => outside.guard.back()?,
+            Wanted::Quiet => outside.guard.quiet()?,
+            Wanted::Raw => outside.guard.raw()?,
         }
-        outside.may_be_taken = true;
-        outside.is_taken = is_ours;
-        self.gate.send_replace(is_ours);
-        self.resize();
+        outside.wanted = wanted;
+        outside.is_had = is_ours && wanted != Wanted::AsItWas;
+        let is_so = |how| is_ours && wanted == how;
+        outside.is_quiet.send_replace(is_so(Wanted::Quiet));
+        self.gate.send_replace(is_so(Wanted::Raw));
         Ok(())
     }
 
-    /// Puts the caller's terminal back as it was.
+    /// Puts the caller's terminal back as it was, if it is still this job's.
     pub(super) fn give_back(&mut self) {
-        let Some(outside) = &mut self.outside else {
-            return;
-        };
-        outside.may_be_taken = false;
-        outside.is_taken = false;
-        self.gate.send_replace(false);
-        if outside.guard.back().is_err() {
+        self.gate.send_replace(self.outside.is_none());
+        if self.want(Wanted::AsItWas).is_err() {
             say::note("the terminal isn't as it was: its guard was killed; `reset` helps");
         }
     }
 
     /// Puts it back for good. What was typed for the command, or is the terminal's answer
-    /// to it, is not for whoever reads next.
+    /// to it, is not for whoever reads next. Another job may have it by now: that can be
+    /// before any signal says so.
     pub(super) fn leave(&mut self) {
-        if self.is_taken() {
+        if self.is_taken() && is_foreground() {
             // Else some of it is.
             let _ = tcflush(stdin(), FlushArg::TCIFLUSH);
         }
@@ -151,7 +192,12 @@ impl Terminal {
     pub(super) fn is_taken(&self) -> bool {
         self.outside
             .as_ref()
-            .is_some_and(|outside| outside.is_taken)
+            .is_some_and(|outside| outside.wanted == Wanted::Raw && outside.is_had)
+    }
+
+    /// Another descriptor of the jail's terminal, to read what nobody is shown any more.
+    pub(super) fn unseen(&self) -> Result<Option<OwnedFd>, Refusal> {
+        self.master.as_ref().map(second).transpose()
     }
 
     /// Gives the jail's terminal the size of the caller's, if there is one.
@@ -165,9 +211,17 @@ impl Terminal {
     }
 }
 
-/// Waits until what the command wrote is on the caller's terminal, or that has had its
-/// time.
-pub(super) async fn settled(terminal: Option<&Terminal>) {
+/// When a stopped command's output has had its time.
+pub(super) fn settles_by() -> Instant {
+    Instant::now() + PATIENCE
+}
+
+/// Waits until what the command wrote is on the caller's terminal, or it is `end`. For
+/// ever where there is none.
+pub(super) async fn settled(terminal: Option<&Terminal>, end: Option<Instant>) {
+    let Some(end) = end else {
+        return std::future::pending().await;
+    };
     let Some(Terminal {
         master: Some(master),
         is_idle,
@@ -176,7 +230,6 @@ pub(super) async fn settled(terminal: Option<&Terminal>) {
     else {
         return;
     };
-    let end = Instant::now() + PATIENCE;
     let is_settled = || {
         let is_readable = is_ready(master, Interest::READABLE).unwrap_or(false);
         is_idle.load(Ordering::Relaxed) && !is_readable
@@ -187,10 +240,10 @@ pub(super) async fn settled(terminal: Option<&Terminal>) {
 }
 
 /// Waits until this job, which was in the background, has the terminal: not every shell
-/// tells it. For ever where it has it, or there is none.
+/// tells it. For ever where it has it, doesn't want it, or there is none.
 pub(super) async fn brought_forward(terminal: Option<&Terminal>) {
-    match terminal.map(|terminal| (&terminal.master, &terminal.outside)) {
-        Some((Some(_), Some(outside))) if outside.may_be_taken && !outside.is_taken => {
+    match terminal.and_then(|terminal| terminal.outside.as_ref()) {
+        Some(outside) if outside.wanted != Wanted::AsItWas && !outside.is_had => {
             while !is_foreground() {
                 sleep(LOOK).await;
             }
@@ -213,11 +266,11 @@ fn second(master: &OwnedFd) -> Result<OwnedFd, Refusal> {
 }
 
 /// Whether this process may read and set the terminal: where it isn't the session's
-/// (ENOTTY), nobody's jobs are told apart.
+/// (ENOTTY), nobody's jobs are told apart. One that has hung up (EIO) is nobody's.
 fn is_foreground() -> bool {
     match tcgetpgrp(stdin()) {
         Ok(group) => group == getpgrp(),
-        Err(_) => true,
+        Err(errno) => errno == Errno::ENOTTY,
     }
 }
 

@@ -51,27 +51,38 @@ fn what_was_written_last_is_shown() {
 }
 
 #[test]
-fn a_key_that_is_typed_is_not_shown_and_not_the_commands() {
+fn lines_that_are_said_in_between_begin_at_the_left() {
     let workspace = Workspace::new();
     let mut desk = Desk::new(&workspace);
-    let before = desk.mode();
-    desk.line("$G --broker anthropic --key-stdin --upstream http://127.0.0.1:9 -- sh -c 'echo re''ady; read x; echo \"<$x>\"'");
-    desk.wait_for("\n");
-    desk.wait_for_mode("a key's characters are hidden", |mode| {
-        use nix::sys::termios::LocalFlags;
-        mode.local_flags.contains(LocalFlags::ICANON)
-            && !mode.local_flags.contains(LocalFlags::ECHO)
-    });
-    desk.line("sk-ant-typed-by-hand");
-    desk.wait_for("ready");
-    desk.line("the commands");
-    desk.wait_for("<the commands>");
-    desk.wait_for(crate::common::desk::PROMPT);
+    desk.run("$G --verbose -- true");
     let seen = String::from_utf8_lossy(&desk.seen()).into_owned();
-    assert!(!seen.contains("typed-by-hand"), "{seen}");
-    assert!(
-        seen.contains("the commands\r\n<the"),
-        "vacuous: nothing is echoed: {seen}"
-    );
-    assert!(desk.mode() == before, "the terminal isn't as it was");
+    let (_, said) = seen.split_once(" go\r\n").expect("steps");
+    let stairs = said.replace("\r\n", "");
+    assert!(said.contains("\r\n") && !stairs.contains('\n'), "{said:?}");
+}
+
+#[test]
+fn output_that_nobody_is_shown_hangs_the_terminal_up() {
+    let workspace = Workspace::new();
+    let full = || std::fs::File::options().write(true).open("/dev/full");
+    for (script, code) in [
+        ("exec yes", 129),
+        // One that minds no hang-up goes on to its end.
+        ("trap '' HUP; seq 30000; exit 4", 4),
+    ] {
+        let jail = workspace.jail().switch("--tty");
+        let run = jail
+            .stdio(1, full().expect("/dev/full"))
+            .run_program(&["sh", "-c", script]);
+        assert_eq!(run.code, Some(code), "{run:#?}");
+        assert!(run.stderr.contains("standard output is lost"), "{run:#?}");
+    }
+    let mut child = workspace
+        .jail()
+        .switch("--tty")
+        .command(&["yes"])
+        .spawn()
+        .expect("it starts");
+    drop(child.stdout.take());
+    assert_eq!(crate::common::finish(child).code, Some(129));
 }

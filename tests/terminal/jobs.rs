@@ -1,9 +1,17 @@
 //! Keys that signal, and the shell's jobs.
 
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+
+use groom_ns::sys::terminal;
+use nix::fcntl::{OFlag, open};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::Pid;
 
 use crate::common::desk::{PROMPT, state, wait_until};
-use crate::common::{Desk, Workspace};
+use crate::common::host::{program, status_field};
+use crate::common::{Desk, Workspace, finish, path_str};
 
 /// A command that says when it runs, and goes on: one process, since a shell that is
 /// stopped between vfork(2) and execve(2) is no stopped one.
@@ -167,9 +175,103 @@ fn a_stop_that_is_sent_stops_and_continues_both() {
     desk.wait_for(PROMPT);
 }
 
-fn child_of(pid: nix::unistd::Pid) -> nix::unistd::Pid {
+/// Signals come one by one: groom-ns must have taken the last.
+fn send(job: Pid, signal: Signal) {
+    kill(job, signal).expect("our job");
+    wait_until("it is taken", || {
+        let pending = status_field(job.as_raw(), "ShdPnd:");
+        let pending = u64::from_str_radix(&pending, 16).expect("a set");
+        pending >> (signal as i32 - 1) & 1 == 0
+    });
+}
+
+#[test]
+fn a_stop_that_was_sent_long_ago_stops_nobody() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    desk.line("$G --no-tty -- sh -c 'trap \"\" TSTP; echo ru''ns; read x; kill -STOP $$'");
+    desk.wait_for("runs");
+    let job = desk.foreground();
+    let command = child_of(child_of(job));
+    send(job, Signal::SIGTSTP);
+    send(job, Signal::SIGCONT);
+    desk.line("");
+    wait_until("the command has stopped itself", || state(command) == 'T');
+    // A stopped one takes none.
+    for _ in 0..20 {
+        send(job, Signal::SIGWINCH);
+    }
+    assert_ne!(state(job), 'T');
+    kill(job, Signal::SIGKILL).expect("our job");
+    desk.wait_for(PROMPT);
+}
+
+#[test]
+fn a_run_that_ends_in_the_background_leaves_the_terminal_alone() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    desk.line(&format!("$G -- {RUNS}"));
+    desk.wait_for("ready");
+    let job = desk.foreground();
+    // groom-ns alone, which can't give anything back; then the jail.
+    kill(job, Signal::SIGSTOP).expect("our job");
+    desk.wait_for(PROMPT);
+    let jail = jail_of(job);
+    kill(jail, Signal::SIGKILL).expect("our jail");
+    wait_until("the jail's end", || state(jail) == 'Z');
+    let before = desk.mode();
+    desk.run("bg");
+    wait_until("the run's end", || matches!(state(job), 'X' | 'Z'));
+    desk.run("");
+    assert!(desk.mode() == before, "a background job changed the mode");
+    assert!(!String::from_utf8_lossy(&desk.seen()).contains("tty output"));
+}
+
+#[test]
+fn a_terminal_that_hangs_up_gives_the_command_time() {
+    let workspace = Workspace::new();
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let master = open("/dev/ptmx", flags, Mode::empty()).expect("a terminal");
+    terminal::unlock(&master).expect("our terminal");
+    let slave = terminal::peer(&master).expect("our terminal");
+    let done = workspace.out_dir().join("done");
+    let script = format!(
+        "trap 'sleep 0.5; echo clean >{}; exit 5' HUP; echo runs; while :; do sleep 0.05; done",
+        path_str(&done)
+    );
+    let run = workspace.jail_with_out().command(&["sh", "-c", &script]);
+    // groom-ns leads the session: the kernel continues it with the hang-up.
+    let end = || slave.try_clone().expect("a descriptor");
+    let mut groom = program("setsid", "util-linux");
+    groom
+        .arg("--ctty")
+        .arg(run.get_program())
+        .args(run.get_args());
+    let groom = groom.stdin(end()).stdout(end()).stderr(end()).spawn();
+    let groom = groom.expect("setsid starts");
+    drop(slave);
+    let mut shown = BufReader::new(File::from(master)).lines();
+    assert!(shown.any(|line| line.expect("a line").contains("runs")));
+    drop(shown);
+    let code = finish(groom).code;
+    let done = std::fs::read_to_string(done).unwrap_or_default();
+    assert_eq!((code, &done[..]), (Some(5), "clean\n"));
+}
+
+/// Pid 1 of a job's jail; its other child guards the terminal.
+fn jail_of(job: Pid) -> Pid {
+    let path = format!("/proc/{job}/task/{job}/children");
+    let children = std::fs::read_to_string(path).expect("a live process");
+    let is_jail = |pid: &i32| status_field(*pid, "NSpid:").contains(' ');
+    let mut children = children
+        .split_whitespace()
+        .map(|pid| pid.parse().expect("a pid"));
+    Pid::from_raw(children.find(is_jail).expect("a jail"))
+}
+
+fn child_of(pid: Pid) -> Pid {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let children = std::fs::read_to_string(path).expect("a live process");
     let first = children.split_whitespace().next().expect("a child");
-    nix::unistd::Pid::from_raw(first.parse().expect("a pid"))
+    Pid::from_raw(first.parse().expect("a pid"))
 }
