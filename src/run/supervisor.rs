@@ -304,7 +304,9 @@ impl<'run> Supervisor<'run> {
                 self.let_go()?;
             }
             FromJail::Confined(evidence) => match self.told.confined(evidence, handed) {
-                Ok(()) => drop(self.tell(&ToJail::Recorded)?),
+                Ok(()) => {
+                    self.tell(ToJail::Recorded)?;
+                }
                 // Its process waits for the word: the command hasn't run.
                 Err(refusal) => return Ok(Some(FromJail::Refused(refusal))),
             },
@@ -325,15 +327,15 @@ impl<'run> Supervisor<'run> {
             return Ok(());
         }
         self.take_terminal()?;
-        if self.tell(&ToJail::Go)? {
+        if self.tell(ToJail::Go)? {
             self.phase.reach(Phase::Released);
         }
         Ok(())
     }
 
     /// Says something to the jail's side; false if it is gone, which its pidfd tells.
-    fn tell(&self, word: &ToJail) -> Result<bool, Refusal> {
-        match self.channel.send(word) {
+    fn tell(&self, word: ToJail) -> Result<bool, Refusal> {
+        match self.channel.send(&word) {
             Ok(()) => Ok(true),
             Err(Errno::EPIPE) => Ok(false),
             Err(errno) => Err(setup("send")(errno)),
