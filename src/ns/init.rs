@@ -293,8 +293,6 @@ fn become_the_command(
         if stands(Mechanism::ResetSignals) {
             set_all_default().map_err(setup("rt_sigaction"))?;
         }
-        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
-            .map_err(setup("sigprocmask"))?;
         inherited.stdio.install()?;
         // What the supervisor held open counts against the command's own limit.
         if stands(Mechanism::ClosedInCommand) {
@@ -318,6 +316,9 @@ fn become_the_command(
             .channel
             .send(&FromJail::Executing)
             .map_err(setup("send"))?;
+        // What was typed meanwhile, a Ctrl-C or Ctrl-Z, is the command's from here on.
+        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
+            .map_err(setup("sigprocmask"))?;
         Ok(confined)
     })();
     match confined {

@@ -109,6 +109,14 @@ pub(super) fn is_ready(fd: impl AsFd, interest: Interest) -> nix::Result<bool> {
     Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
 }
 
+/// Whether the other side of a terminal or pipe is gone (poll(2), POLLHUP).
+fn has_hung_up(fd: impl AsFd) -> bool {
+    let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
+    let is_polled = poll(&mut fds, PollTimeout::ZERO).is_ok();
+    let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
+    is_polled && fds[0].revents().is_some_and(|is| is.intersects(gone))
+}
+
 /// Moves the command's output to one of the caller's descriptors, until the
 /// command's side ends or has said all that it may. An error of the caller's side is
 /// returned; the pipe is closed then, and the command's next write is EPIPE. `is_idle`
@@ -279,6 +287,9 @@ impl Input {
                 .async_io(Interest::WRITABLE, |fd| match write(fd, pending) {
                     // Nobody has the other side of the terminal any more.
                     Err(Errno::EIO) => Err(io::ErrorKind::BrokenPipe.into()),
+                    // The same, with more typed than was read: there will never be room,
+                    // and tokio calls what has hung up ready for ever.
+                    Err(Errno::EAGAIN) if has_hung_up(fd) => Err(io::ErrorKind::BrokenPipe.into()),
                     other => Ok(other?),
                 })
                 .await?;

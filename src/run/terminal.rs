@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::termios::{FlushArg, SetArg, Termios, tcflush, tcgetattr, tcsetattr};
+use nix::sys::termios::{
+    FlushArg, SetArg, SpecialCharacterIndices, Termios, tcflush, tcgetattr, tcsetattr,
+};
 use nix::unistd::{getpgrp, tcgetpgrp};
 use tokio::io::Interest;
 use tokio::sync::watch;
@@ -119,9 +121,11 @@ impl Terminal {
             return Err(setup("recvmsg")(Errno::EBADMSG));
         }
         let master = ns::terminal::judge(handed)?;
-        if let Some(outside) = &self.outside {
-            tcsetattr(&master, SetArg::TCSANOW, &outside.mode).map_err(setup("tcsetattr"))?;
-        }
+        let mode = match &self.outside {
+            Some(outside) => outside.mode.clone(),
+            None => unstopped(tcgetattr(&master).map_err(setup("tcgetattr"))?),
+        };
+        tcsetattr(&master, SetArg::TCSANOW, &mode).map_err(setup("tcsetattr"))?;
         terminal::set_size(&master, &size()).map_err(setup("ioctl(TIOCSWINSZ)"))?;
         let pair = [second(&master)?, second(&master)?];
         self.master = Some(master);
@@ -172,9 +176,18 @@ impl Terminal {
     /// Puts the caller's terminal back as it was, if it is still this job's.
     pub(super) fn give_back(&mut self) {
         self.gate.send_replace(self.outside.is_none());
-        if self.want(Wanted::AsItWas).is_err() {
+        if self.want(Wanted::AsItWas).is_err() && !self.put_back() {
             say::note("the terminal isn't as it was: its guard was killed; `reset` helps");
         }
+    }
+
+    /// What the guard does, where somebody has killed it. Only in the foreground: this
+    /// process would be stopped in the background.
+    fn put_back(&self) -> bool {
+        let is_put = |outside: &Outside| {
+            is_foreground() && tcsetattr(stdin(), SetArg::TCSANOW, &outside.mode).is_ok()
+        };
+        self.outside.as_ref().is_some_and(is_put)
     }
 
     /// Puts it back for good. What was typed for the command, or is the terminal's answer
@@ -250,6 +263,13 @@ pub(super) async fn brought_forward(terminal: Option<&Terminal>) {
         }
         _ => std::future::pending().await,
     }
+}
+
+/// A mode in which no byte stops the command: without a terminal outside there is no shell
+/// that could let it go on.
+fn unstopped(mut mode: Termios) -> Termios {
+    mode.control_chars[SpecialCharacterIndices::VSUSP as usize] = libc::_POSIX_VDISABLE;
+    mode
 }
 
 /// How long a terminal may take for what a stopped command has written.

@@ -194,7 +194,7 @@ impl Desk {
         wait_until("the program's end", || {
             self.shell.try_wait().expect("our child").is_some()
         });
-        self.shell.wait().expect("our child").code()
+        super::jail::code(self.shell.wait().expect("our child"))
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -334,10 +335,16 @@ pub(crate) fn finish(mut child: Child) -> Run {
         text.unwrap_or_else(|_| panic!("somebody holds {name} after the run's end"))
     };
     Run {
-        code: status.code(),
+        code: code(status),
         stdout: rest(stdout, "stdout"),
         stderr: rest(stderr, "stderr"),
     }
+}
+
+/// As a shell has it: of the command's interrupt groom-ns dies itself.
+pub(crate) fn code(status: ExitStatus) -> Option<i32> {
+    let interrupted = status.signal().filter(|signal| *signal == libc::SIGINT);
+    status.code().or(interrupted.map(|signal| 128 + signal))
 }
 
 fn collect(output: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {

@@ -86,3 +86,30 @@ fn output_that_nobody_is_shown_hangs_the_terminal_up() {
     drop(child.stdout.take());
     assert_eq!(crate::common::finish(child).code, Some(129));
 }
+
+/// More is typed than the terminal holds, and nobody reads it.
+#[test]
+fn what_nobody_reads_keeps_no_run_from_ending() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    let line = "head -c 200000 /dev/zero | tr '\\0' 'x\n' | $G --tty -- true; echo ended $?";
+    desk.line(line);
+    desk.wait_for("ended 0");
+    // Typed at a terminal while the command looks elsewhere.
+    desk.line("$G -- sh -c 'stty raw -echo; echo lis''tens; sleep 0.3'; echo af''ter $?");
+    desk.wait_for("listens");
+    desk.keys(vec![b'x'; 30_000]);
+    desk.wait_for("after 0");
+}
+
+/// Without a terminal outside nobody could let a stopped command go on.
+#[test]
+fn no_byte_of_an_input_that_is_no_terminal_stops_the_command() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    let shown = desk.run("printf 'one\\n\\032two\\n' | $G --tty -- cat -v; echo ended $?");
+    assert!(
+        shown.contains("^Ztwo") && shown.contains("ended 0"),
+        "{shown}"
+    );
+}

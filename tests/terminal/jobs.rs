@@ -17,6 +17,24 @@ use crate::common::{Desk, Workspace, finish, path_str};
 /// stopped between vfork(2) and execve(2) is no stopped one.
 const RUNS: &str = "$P sleep 60";
 
+/// A shell goes on with its script after a command that exits, whatever its code, and
+/// not after one that an interrupt has ended.
+#[test]
+fn an_interrupt_ends_a_shells_loop() {
+    let workspace = Workspace::new();
+    for flag in ["", "--no-tty"] {
+        let mut desk = Desk::new(&workspace);
+        desk.line(&format!(
+            "for i in 1 2; do $G {flag} -- {RUNS}; echo we''nt on; done"
+        ));
+        desk.wait_for("ready");
+        desk.keys(b"\x03");
+        let shown = desk.wait_for(PROMPT);
+        assert!(!shown.contains("went on"), "{shown}");
+        assert_eq!(desk.run("echo $?").trim(), "130");
+    }
+}
+
 #[test]
 fn interrupts_and_quits_are_the_commands() {
     let workspace = Workspace::new();

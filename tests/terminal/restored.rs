@@ -71,13 +71,8 @@ fn after_a_kill_that_nobody_can_catch() {
     }
 }
 
-/// It outlives groom-ns and was forked by it: nothing of the run's may be kept by it.
-#[test]
-fn its_guard_holds_nothing_else() {
-    let workspace = Workspace::new();
-    let mut desk = Desk::new(&workspace);
-    desk.line("$G -- $P sleep 60");
-    desk.wait_for("ready");
+/// The one child of groom-ns that isn't in the jail's pid namespace.
+fn guard_of(desk: &Desk) -> i32 {
     let groom = desk.foreground();
     let children = std::fs::read_to_string(format!("/proc/{groom}/task/{groom}/children"));
     let children = children.expect("a live process");
@@ -85,7 +80,33 @@ fn its_guard_holds_nothing_else() {
         .split_whitespace()
         .map(|pid| pid.parse().expect("a pid"));
     let is_guard = |pid: &i32| !host::status_field(*pid, "NSpid:").contains(' ');
-    let guard: i32 = children.find(is_guard).expect("a guard");
+    children.find(is_guard).expect("a guard")
+}
+
+#[test]
+fn after_a_kill_of_its_guard() {
+    let workspace = Workspace::new();
+    let script = "echo begin; read x; $G -- $P sleep 60; exec sleep 60";
+    let mut desk = Desk::with(&workspace, &["bash", "-c", script]);
+    desk.wait_for("begin");
+    let before = desk.mode();
+    desk.line("");
+    desk.wait_for("ready");
+    assert!(desk.mode() != before, "vacuous: it isn't in raw mode");
+    let guard = nix::unistd::Pid::from_raw(guard_of(&desk));
+    kill(guard, Signal::SIGKILL).expect("our job's child");
+    desk.keys(b"\x03");
+    desk.wait_for_mode("as it was", |mode| *mode == before);
+}
+
+/// It outlives groom-ns and was forked by it: nothing of the run's may be kept by it.
+#[test]
+fn its_guard_holds_nothing_else() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    desk.line("$G -- $P sleep 60");
+    desk.wait_for("ready");
+    let guard = guard_of(&desk);
     assert_eq!(
         host::status_field(guard, "SigBlk:"),
         "fffffffe7ffbfeff",
