@@ -18,8 +18,6 @@ pub struct Facts {
     pub init: String,
     /// The line `flags` of `/proc/cpuinfo`.
     pub cpu_flags: String,
-    /// `/sys/class/dmi/id/sys_vendor`.
-    pub vendor: String,
     /// Whether `/.dockerenv` is there.
     pub dockerenv: bool,
     /// Whether `/run/.containerenv` is there, which podman makes.
@@ -48,7 +46,6 @@ pub(super) fn look() -> Facts {
         uid_map: read("/proc/self/uid_map"),
         init: read("/proc/1/comm"),
         cpu_flags: flags.unwrap_or_default().to_owned(),
-        vendor: read("/sys/class/dmi/id/sys_vendor"),
         dockerenv: Path::new("/.dockerenv").exists(),
         containerenv: Path::new("/run/.containerenv").exists(),
         container: variable("container"),
