@@ -60,7 +60,7 @@ primitives! {
     Limits "limits" "RLIMIT_CORE, RLIMIT_NOFILE"
     Landlock "landlock" "ABI 2"
     Seccomp "seccomp" "SECCOMP_SET_MODE_FILTER"
-    SeccompListener "seccomp-listener" "SECCOMP_RET_USER_NOTIF (prove)"
+    SeccompListener "seccomp-listener" "a listener (prove, --explain-denials)"
     Pidfds "pidfds" "pidfd_open, pidfd_send_signal"
     LockedMemory "locked-memory" "two pages (--broker)"
     Cgroups "cgroups" "a writable cgroup v2 (limits)"

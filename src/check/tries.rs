@@ -206,7 +206,8 @@ fn listener() -> Finding {
     }
     Finding::Degraded {
         found: "no listener".to_owned(),
-        remedy: "`groom-ns prove` needs it; an outer sandbox has one already, or denies it"
+        remedy: "`groom-ns prove` and `run --explain-denials` need it; an outer sandbox has one \
+                 already, or denies it"
             .to_owned(),
     }
 }
