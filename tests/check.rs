@@ -258,6 +258,19 @@ fn what_root_alone_meets() {
     }
 }
 
+/// What the caller left open can't be closed: runs are refused, and the rest is tried.
+#[test]
+fn what_is_missing_first_does_not_hide_the_rest() {
+    let workspace = Workspace::new();
+    let clone = workspace.clone_dir();
+    let situation = ["deny-syscall", "close_range", "EPERM"];
+    agree(&workspace, path_str(&clone), &situation, "setup", "caller");
+    let (_, report) = both(&workspace, path_str(&clone), &situation);
+    for name in ["kernel", "user-namespace", "procfs", "seccomp", "pidfds"] {
+        assert_eq!(row(&report, name)["verdict"], "ok", "{report:#}");
+    }
+}
+
 #[test]
 fn for_a_set_user_id_start_nothing_is_tried() {
     let workspace = Workspace::new();

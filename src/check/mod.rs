@@ -35,9 +35,10 @@ pub use row::{Primitive, Row, Verdict};
 pub fn run(begun: Result<(), Refusal>, parent: Pid) -> Report {
     let facts = facts::look();
     let environment = environment::recognise(&facts);
+    // For a stranger's set-user-id start nothing is done in its owner's name. Where what
+    // the caller left can't be closed, a run is refused, and the rest is tried all the same.
+    let is_trusted = !matches!(&begun, Err(refusal) if refusal.reason == Reason::Identity);
     let caller = begun.map(|()| "real and effective ids are the same".to_owned());
-    // For a stranger's set-user-id start nothing is done in its owner's name.
-    let is_trusted = caller.is_ok();
     let mut found = vec![(Primitive::Caller, caller.into())];
     if is_trusted {
         found.extend(host_rows());
