@@ -58,7 +58,7 @@ fn install(text: &str, binary: &str) -> Result<(), Refusal> {
         .sync(NAME)
         .and_then(|()| parser::load(&parser, &path()));
     if let Err(refusal) = loaded {
-        take_back(&folder, before)?;
+        take_back(&folder, &before)?;
         say::note(format_args!("took that back"));
         return Err(refusal);
     }
@@ -70,7 +70,7 @@ fn must_be_for(binary: &str, before: &Present) -> Result<(), Refusal> {
     match before {
         Present::Ours { binary: other, .. } if other != binary && !other.is_empty() => {
             let refusal = Refusal::new(Reason::Path, "look at the profile that is there");
-            Err(refusal.path(&path()).remedy(format!(
+            Err(refusal.path(path()).remedy(format!(
                 "it is for another binary, {}: `sudo groom-ns setup apparmor --remove` first",
                 shown(Path::new(other))
             )))
@@ -80,10 +80,10 @@ fn must_be_for(binary: &str, before: &Present) -> Result<(), Refusal> {
 }
 
 /// Nothing there again, or what was.
-fn take_back(folder: &Folder, before: Present) -> Result<(), Refusal> {
-    let restored = match &before {
+fn take_back(folder: &Folder, before: &Present) -> Result<(), Refusal> {
+    let restored = match before {
         Present::Nothing => folder.remove(NAME),
-        Present::Ours { text, .. } => folder.write(NAME, text, &before),
+        Present::Ours { text, .. } => folder.write(NAME, text, before),
     };
     restored.map_err(|refusal| {
         refusal.remedy(
