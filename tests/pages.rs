@@ -228,10 +228,6 @@ fn what_is_refused_is_on_the_page() {
         (&["--ro-file", "nowhere"], "resolve --ro-file"),
         (&["--ro-file", "clone/link"], "follow a link for --ro-file"),
         (&["--out-dir", "clone"], "compare --out-dir with --clone"),
-        (
-            &["--out-dir", "/usr/x"],
-            "compare --out-dir with the system",
-        ),
         (&["--clone-mode", "rw-git-ro"], "look at the clone's .git"),
         (&["--timeout", "0"], "read --timeout"),
         (&["--grace", "2y"], "read --grace"),
