@@ -2,7 +2,8 @@
 
 use nix::sys::termios::LocalFlags;
 
-use crate::common::desk::{PROMPT, state};
+use crate::common::desk::{PROMPT, state, wait_until};
+use crate::common::host::status_field;
 use crate::common::{Desk, Workspace};
 
 const RUN: &str = "$G --broker anthropic --key-stdin --upstream http://127.0.0.1:9";
@@ -73,9 +74,28 @@ fn it_is_not_shown_to_a_job_that_comes_to_the_foreground() {
     desk.line(&format!("{RUN} {COMMAND} &"));
     desk.wait_for(PROMPT);
     let job = desk.job();
+    // By then it waits for the key.
+    wait_until("the jail is being confined", || {
+        let all = descendants(job.as_raw());
+        all.iter()
+            .any(|pid| status_field(*pid, "NSpid:").ends_with(" 2"))
+    });
     // What is typed meanwhile is the shell's.
     assert_eq!(desk.run("echo for the shell").trim(), "for the shell");
     assert_ne!(state(job), 'T', "nothing has stopped it");
     desk.line("fg");
     type_both(desk);
+}
+
+/// The processes that a process has started, and theirs.
+fn descendants(pid: i32) -> Vec<i32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    let children: Vec<i32> = children
+        .split_whitespace()
+        .map(|pid| pid.parse().expect("a pid"))
+        .collect();
+    let theirs = children.iter().flat_map(|pid| descendants(*pid));
+    let theirs: Vec<i32> = theirs.collect();
+    [children, theirs].concat()
 }
