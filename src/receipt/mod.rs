@@ -2,6 +2,7 @@
 //! stood, and how it ended. Its format is `docs/receipt.schema.json`, its meaning
 //! `docs/receipt.md`.
 
+mod around;
 pub mod file;
 pub mod format;
 mod jail;

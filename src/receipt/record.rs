@@ -5,21 +5,20 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use nix::errno::Errno;
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::stat::fstat;
 use nix::sys::statfs::{FsType, NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs};
-use nix::sys::time::TimeVal;
 use nix::sys::utsname::uname;
-use nix::unistd::{Pid, getegid, geteuid, getgroups};
+use nix::unistd::Pid;
 
+use super::around::{command, origin, started_by, uds, usage};
 use super::format::{
-    Broker, Command, Descriptors, End, How, Jail, Kernel, Landlock, LandlockRule, Limits, Mounts,
-    NAMESPACES, Namespace, Namespaces, Process, Program, Receipt, Rlimit, Seccomp, StartedBy,
-    Supervised, Times, Tries, Usage,
+    Broker, Descriptors, End, How, Jail, Kernel, Landlock, LandlockRule, Limits, Mounts,
+    NAMESPACES, Namespace, Namespaces, Process, Program, Receipt, Rlimit, Seccomp, Supervised,
+    Times, Tries,
 };
 use super::{FORMAT, process};
 use crate::broker::totals::Totals;
@@ -29,8 +28,7 @@ use crate::confine::landlock;
 use crate::digest;
 use crate::files::errno;
 use crate::ns::evidence::Evidence;
-use crate::plan::BROKER_SOCKET;
-use crate::plan::step::{Build, Plan, Route};
+use crate::plan::step::Plan;
 use crate::refusal::{Reason, Refusal, shown};
 use crate::run::{Ending, Phase};
 
@@ -294,89 +292,10 @@ fn limits_in(files: &[PathBuf]) -> Result<BTreeMap<String, u64>, Refusal> {
     files.iter().map(limit).collect()
 }
 
-/// Scheme and host of a URL, without its path: gateways take tokens there, and a receipt is
-/// for everybody.
-fn origin(url: &str) -> &str {
-    let host = url.find("://").map_or(0, |at| at + "://".len());
-    let path = url.get(host..).and_then(|rest| rest.find('/'));
-    let end = path.map_or(url.len(), |path| host + path);
-    url.get(..end).unwrap_or_default()
-}
-
-/// Whose socket stands where a run's own broker would listen.
-fn uds(plan: &Plan) -> Option<String> {
-    plan.build.iter().find_map(|step| match step {
-        Build::Bind(bind) if bind.target == Path::new(BROKER_SOCKET) => Some(shown(&bind.source)),
-        _ => None,
-    })
-}
-
 /// A value's one word, as the plan prints it.
 fn word(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     value.as_str().unwrap_or_default().to_owned()
-}
-
-fn started_by(plan: &Plan) -> io::Result<StartedBy> {
-    Ok(StartedBy {
-        how: How::Read,
-        uid: geteuid().as_raw(),
-        gid: getegid().as_raw(),
-        groups: getgroups()?
-            .into_iter()
-            .map(nix::unistd::Gid::as_raw)
-            .collect(),
-        route: match plan.identity.route {
-            Route::User => "user",
-            Route::Root => "root",
-        }
-        .to_owned(),
-    })
-}
-
-fn command(plan: &Plan) -> Command {
-    let exec = &plan.exec;
-    let words = exec.argv.iter().map(|word| word.to_bytes_with_nul());
-    let program = exec.argv.first().map(|word| word.to_bytes());
-    let program = program.unwrap_or_default();
-    Command {
-        how: How::Applied,
-        program: shown(Path::new(
-            <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(program),
-        )),
-        arguments: exec.argv.len().saturating_sub(1),
-        sha256: digest::of_pieces(words),
-        cwd: shown(&exec.cwd),
-        environment: exec
-            .env
-            .iter()
-            .map(|variable| variable.name.clone())
-            .collect(),
-    }
-}
-
-/// Of all children that were waited for: pid 1, which has waited for the jail's other
-/// processes, and groom-ns's own helpers, which the kernel doesn't count apart (the guard
-/// of a terminal, those that id maps were made with).
-fn usage() -> io::Result<Usage> {
-    let used = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let ms = |time: TimeVal| {
-        let micros = u64::try_from(
-            time.tv_sec()
-                .saturating_mul(1_000_000)
-                .saturating_add(time.tv_usec()),
-        );
-        milliseconds(std::time::Duration::from_micros(micros.unwrap_or_default()))
-    };
-    Ok(Usage {
-        how: How::Read,
-        user_ms: ms(used.user_time()),
-        system_ms: ms(used.system_time()),
-        // The kernel counts in KiB.
-        max_rss_bytes: u64::try_from(used.max_rss())
-            .unwrap_or_default()
-            .saturating_mul(1024),
-    })
 }
 
 fn whole(mut file: File) -> io::Result<Vec<u8>> {
