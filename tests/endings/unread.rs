@@ -101,7 +101,7 @@ fn the_callers_death_is_the_jails_whoever_reads() {
     });
 }
 
-/// To poll(2) it has room when it takes a byte.
+/// To poll(2) it has room when it takes a byte; the end of a line takes two.
 #[test]
 fn a_terminal_that_shows_nothing_holds_no_term_up() {
     let workspace = Workspace::new();
@@ -116,9 +116,14 @@ fn a_terminal_that_shows_nothing_holds_no_term_up() {
             // All that is said goes there, too.
             jail = jail.stdio(2, end());
         }
-        let child = jail.command(&["yes", "abcdefg"]).spawn();
+        let child = jail.command(&["cat", "/dev/zero"]).spawn();
         let child = child.expect("it starts");
-        wait_until("the terminal is full", || !has_room(slave.as_fd()));
+        // It is full soon, and there is more in the pipe than it takes.
+        let begun = || {
+            let mut ask = [PollFd::new(master.as_fd(), PollFlags::POLLIN)];
+            poll(&mut ask, PollTimeout::ZERO).expect("our terminal") == 1
+        };
+        wait_until("the flood has begun", begun);
         signal(&child, Signal::SIGTERM);
         assert_eq!(finish(child).code, Some(143), "{is_all}");
     }
