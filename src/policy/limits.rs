@@ -171,10 +171,16 @@ impl Cpus {
     }
 }
 
+/// A page: tmpfs(5) has nothing smaller.
+const LEAST_TMP: u64 = 4096;
+
 impl TmpSize {
     fn read(typed: &str) -> Result<TmpSize, &'static str> {
         match typed.strip_suffix('%') {
-            None => Size::read(typed).map(TmpSize::Bytes),
+            None => match Size::read(typed)? {
+                Size(bytes) if bytes < LEAST_TMP => Err("4K is the least; a share has a %: 10%"),
+                size => Ok(TmpSize::Bytes(size)),
+            },
             Some(share) => match whole(share).map(u8::try_from) {
                 Some(Ok(share @ 1..=100)) => Ok(TmpSize::Share(share)),
                 _ => Err("a share is 1% to 100%"),
@@ -292,7 +298,7 @@ mod tests {
             TmpSize::read("1M").map(TmpSize::option),
             Ok("1048576".into())
         );
-        for typed in ["0%", "101%", "%", "1.5%", "256%", "0", "10 %"] {
+        for typed in ["0%", "101%", "%", "1.5%", "256%", "0", "10", "4095", "10 %"] {
             assert!(TmpSize::read(typed).is_err(), "{typed}");
         }
         assert_eq!(Pids::read("1").map(Pids::in_jail), Ok(2));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::grant::{Candidate, Role};
 use super::paths::clean;
 use crate::host::{Host, SystemShape};
+use crate::plan::step::Route;
 use crate::refusal::{Reason, Refusal};
 
 /// Folders that are no clone and no out-dir, though folders in most of them are.
@@ -77,6 +78,7 @@ pub(crate) fn judge(found: &Candidate, host: &Host, homes: &[PathBuf]) -> Result
                 on_broker_socket(found.role, path)?;
             }
             Role::RoFile => {
+                shown_already(path, host)?;
                 over_jail_folder(path)?;
                 on_broker_socket(found.role, path)?;
             }
@@ -84,6 +86,19 @@ pub(crate) fn judge(found: &Candidate, host: &Host, homes: &[PathBuf]) -> Result
         }
     }
     Ok(())
+}
+
+/// Given by root, what lies in a folder that is shown whole would be the command's to
+/// read, whatever its mode.
+fn shown_already(path: &Path, host: &Host) -> Result<(), Refusal> {
+    let shown = ["/usr", "/etc"];
+    if host.route == Route::User || !shown.iter().any(|folder| path.starts_with(folder)) {
+        return Ok(());
+    }
+    Err(Role::RoFile.refusal("judge").path(path).remedy(
+        "it is shown already, with what anybody may read there; given as root, its private \
+         files would be the command's: copy what is needed",
+    ))
 }
 
 fn in_kernel_folder(role: Role, path: &Path) -> Result<(), Refusal> {
