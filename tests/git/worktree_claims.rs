@@ -9,7 +9,7 @@ use nix::unistd::mkfifo;
 
 use crate::common::workspace::{git, make_repository};
 use crate::common::{Run, Workspace, is_root, path_str};
-use crate::worktrees::{add, git_dir, jail, linked};
+use crate::worktrees::{add, git_dir, jail, linked, linked_to};
 
 /// Refused in both modes with this reason, naming `fault`. The control is that the
 /// clone was accepted before it was prepared.
@@ -303,4 +303,48 @@ fn as_root_a_repository_of_somebody_else() {
         "M tracked",
         "both are the other's: {run:#?}"
     );
+}
+
+#[test]
+fn no_other_worktree_is_shown_with_the_repository() {
+    let workspace = linked_to("sources", "bare.git");
+    let inner = add(&workspace, "bare.git", "bare.git/inner");
+    let secret = workspace.file("bare.git/inner/.env", "of the other's");
+    let jails = || [jail(&workspace), jail(&workspace).writable()];
+    let refused = |why: &str| {
+        for jail in jails() {
+            let run = jail.refused("git");
+            assert!(run.refusal().contains(path_str(&inner)), "{why}: {run:#?}");
+        }
+    };
+    refused("there it is");
+    // What the repository knows of it, written otherwise.
+    let known = workspace.path("bare.git/worktrees/inner/gitdir");
+    fs::write(&known, "../../inner/.git\n").expect("a file");
+    refused("relative");
+    symlink("bare.git", workspace.path("by-link")).expect("a link");
+    let by_link = workspace.path("by-link/inner/.git");
+    fs::write(&known, path_str(&by_link)).expect("a file");
+    refused("by a link");
+    let own = fs::read(inner.join(".git")).expect("a file");
+    fs::remove_file(inner.join(".git")).expect("a file");
+    refused("its .git is gone, and the rest is there");
+    fs::write(inner.join(".git"), own).expect("a file");
+    // The other sees itself, and not this one, which lies elsewhere.
+    let inside = jail(&workspace).flag("--clone", &inner);
+    let run = inside.run(&["read", path_str(&secret)]);
+    assert_eq!(run.ok(), "of the other's", "vacuous");
+    // One that is gone, and is yet to be pruned, is none.
+    let moved = workspace.path("elsewhere");
+    fs::rename(&inner, &moved).expect("moved");
+    for jail in jails() {
+        assert_eq!(jail.run(&["say", "ran"]).ok(), "ran", "vacuous");
+    }
+    // What can't be read may name one.
+    fs::remove_file(&known).expect("a file");
+    symlink("/dev/null", &known).expect("a link");
+    for jail in jails() {
+        let run = jail.refused("git");
+        assert!(run.refusal().contains("worktrees"), "{run:#?}");
+    }
 }

@@ -15,7 +15,7 @@ pub(crate) fn linked() -> Workspace {
 }
 
 /// One of `checkout`, whose `.git` is at `common`.
-fn linked_to(checkout: &str, common: &str) -> Workspace {
+pub(crate) fn linked_to(checkout: &str, common: &str) -> Workspace {
     let workspace = Workspace::new();
     let main = workspace.folder(checkout);
     fs::rename(workspace.clone_dir(), main.join("sources")).expect("a clone");
@@ -248,50 +248,6 @@ fn a_bare_repository_may_be_the_common_folder() {
     let run = git_says(inside());
     assert_eq!(run.stdout.trim_start(), SAID, "{run:#?}");
     inside().writable().refused("overlap");
-}
-
-#[test]
-fn no_other_worktree_is_shown_with_the_repository() {
-    let workspace = linked_to("sources", "bare.git");
-    let inner = add(&workspace, "bare.git", "bare.git/inner");
-    let secret = workspace.file("bare.git/inner/.env", "of the other's");
-    let jails = || [jail(&workspace), jail(&workspace).writable()];
-    let refused = |why: &str| {
-        for jail in jails() {
-            let run = jail.refused("git");
-            assert!(run.refusal().contains(path_str(&inner)), "{why}: {run:#?}");
-        }
-    };
-    refused("there it is");
-    // What the repository knows of it, written otherwise.
-    let known = workspace.path("bare.git/worktrees/inner/gitdir");
-    fs::write(&known, "../../inner/.git\n").expect("a file");
-    refused("relative");
-    symlink("bare.git", workspace.path("by-link")).expect("a link");
-    let by_link = workspace.path("by-link/inner/.git");
-    fs::write(&known, path_str(&by_link)).expect("a file");
-    refused("by a link");
-    let own = fs::read(inner.join(".git")).expect("a file");
-    fs::remove_file(inner.join(".git")).expect("a file");
-    refused("its .git is gone, and the rest is there");
-    fs::write(inner.join(".git"), own).expect("a file");
-    // The other sees itself, and not this one, which lies elsewhere.
-    let inside = jail(&workspace).flag("--clone", &inner);
-    let run = inside.run(&["read", path_str(&secret)]);
-    assert_eq!(run.ok(), "of the other's", "vacuous");
-    // One that is gone, and is yet to be pruned, is none.
-    let moved = workspace.path("elsewhere");
-    fs::rename(&inner, &moved).expect("moved");
-    for jail in jails() {
-        assert_eq!(jail.run(&["say", "ran"]).ok(), "ran", "vacuous");
-    }
-    // What can't be read may name one.
-    fs::remove_file(&known).expect("a file");
-    symlink("/dev/null", &known).expect("a link");
-    for jail in jails() {
-        let run = jail.refused("git");
-        assert!(run.refusal().contains("worktrees"), "{run:#?}");
-    }
 }
 
 #[test]

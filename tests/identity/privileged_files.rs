@@ -100,3 +100,22 @@ fn assert_rewritten(workspace: &Workspace, file: &Path, right: Right) {
     assert_eq!(text, "plantedam\n");
     assert!(right.is_on(file), "vacuous: {right:?} went away");
 }
+
+/// What the system's folders show is what anybody may read there.
+#[test]
+fn as_root_nothing_private_of_the_system_is_given() {
+    let workspace = Workspace::new();
+    for path in ["/etc/shadow", "/etc", "/usr/share"] {
+        let jail = workspace.jail().flag("--ro-file", path);
+        if is_root() {
+            let run = jail.refused("path");
+            assert!(run.refusal().contains("shown already"), "{run:#?}");
+        } else if path == "/usr/share" {
+            assert_eq!(jail.run(&["pids"]).code, Some(0));
+        } else {
+            // Whatever is given, the user is who reads.
+            let run = jail.run_program(&["cat", "/etc/shadow"]);
+            assert_ne!(run.code, Some(0), "{run:#?}");
+        }
+    }
+}

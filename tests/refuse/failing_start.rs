@@ -188,6 +188,8 @@ impl Start {
             {
                 Ok(End::Stands)
             }
+            // The terminal's output can't be moved: it has hung up on the command.
+            Some(129) if run.stderr.contains("standard output is lost: ") => Ok(End::Died),
             // 127 is libc's, before main.
             Some(127) if told.is_empty() => Ok(End::Died),
             Some(_) if has_died => Ok(End::Died),
