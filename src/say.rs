@@ -44,22 +44,27 @@ pub fn line(text: impl Display) {
     let _ = stderr().write_all(ended(&text).as_bytes());
 }
 
-/// The same, with the program's name before it; said however quiet it shall be. A reader
-/// that doesn't read holds nothing up: what it leaves no room for is lost.
+/// The same, with the program's name before it; said however quiet it shall be.
 pub fn note(text: impl Display) {
+    in_time(&format_args!("groom-ns: {text}"));
+}
+
+/// Writes one line. A reader that doesn't read holds nothing up: what it leaves no room for
+/// is lost.
+fn in_time(text: &impl Display) {
     let start = Instant::now();
     let waited = Duration::from_micros(WAITED.load(Ordering::Relaxed));
     write_until(
         start + PATIENCE.saturating_sub(waited),
-        ended(&format_args!("groom-ns: {text}")).as_bytes(),
+        ended(text).as_bytes(),
     );
     let taken = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
     WAITED.fetch_add(taken, Ordering::Relaxed);
 }
 
-/// What all of a process's notes together wait for a reader that doesn't read.
+/// What all that a process says beside a run waits, together, for a reader that doesn't read.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// What they have waited, in microseconds.
+/// What it has waited, in microseconds.
 static WAITED: AtomicU64 = AtomicU64::new(0);
 /// A write to a pipe that has room for something takes so many bytes (pipe(7)).
 const PIECE: usize = 4096;
@@ -125,7 +130,7 @@ pub fn refusal(refusal: &Refusal) {
 /// What the caller should know before the command starts.
 pub fn warning(text: impl Display) {
     if says(Loudness::Normal) {
-        line(format_args!(
+        in_time(&format_args!(
             "{} {text}",
             painted(YELLOW, "groom-ns: warning:")
         ));

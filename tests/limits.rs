@@ -61,11 +61,9 @@ fn python(jail: Jail, script: &str) -> Run {
 
 /// The last line that groom-ns said.
 fn last_line(run: &Run) -> &str {
-    let mut lines = run
-        .stderr
-        .lines()
-        .filter(|line| line.starts_with("groom-ns: "));
-    lines.next_back().unwrap_or_default()
+    let warning = "groom-ns: warning: the command keeps your groups";
+    let is_said = |line: &&str| line.starts_with("groom-ns: ") && !line.starts_with(warning);
+    run.stderr.lines().rfind(is_said).unwrap_or_default()
 }
 
 #[test]

@@ -236,7 +236,9 @@ fn an_explanation_that_nobody_reads_does_not_keep_the_run() {
     assert!(said > 2 * 4096, "vacuous: {said}");
     let (reads, writes): (OwnedFd, OwnedFd) = pipe().expect("a pipe");
     fcntl(&reads, FcntlArg::F_SETPIPE_SZ(4096)).expect("a small pipe");
-    let child = explained(&workspace).stdio(2, writes).start(&argv);
+    // A warning would come before.
+    let jail = explained(&workspace).switch("--quiet");
+    let child = jail.stdio(2, writes).start(&argv);
     let run = finish(child);
     assert_eq!(run.code, Some(0));
     let mut rest = String::new();
