@@ -68,7 +68,8 @@ impl Desk {
             .env(
                 "G",
                 format!(
-                    "{} {} {} {} {}",
+                    // A warning of a user's groups would stand on the screen.
+                    "{} {} {} {} {} --quiet",
                     path_str(&jail::binary()),
                     flags[0],
                     path_str(&clone),

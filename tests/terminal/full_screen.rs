@@ -17,7 +17,7 @@ impl Tmux {
             socket: path_str(&workspace.path(&unique("tmux"))).to_owned(),
         };
         let groom = format!(
-            "{} run --clone {}",
+            "{} run --quiet --clone {}",
             path_str(&jail::binary()),
             path_str(&workspace.clone_dir())
         );
