@@ -4,6 +4,8 @@
 #![allow(clippy::expect_used, clippy::panic, missing_docs)]
 
 mod common;
+#[path = "files/homes.rs"]
+mod homes;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

@@ -7,6 +7,8 @@ mod alternates;
 #[path = "git/bare.rs"]
 mod bare;
 mod common;
+#[path = "git/elsewhere.rs"]
+mod elsewhere;
 #[path = "git/leads_out.rs"]
 mod leads_out;
 #[path = "git/worktree_claims.rs"]

@@ -11,6 +11,7 @@ use nix::sys::stat::{fstat, fstatat};
 
 use super::GitCovers;
 use super::git_dir::{self, Around, read};
+use super::gitdir;
 use super::grant::Candidate;
 use super::kinds::{What, inode};
 use super::location::Tree;
@@ -45,7 +46,7 @@ pub(crate) fn judge(
     let own = if let Some(common) = common {
         &common.granted.path
     } else {
-        is_folder(root, &own_folder)?;
+        is_folder(clone, out_dir, table)?;
         &own_folder
     };
     let nested = found.gits.iter().map(PathBuf::as_path);
@@ -101,9 +102,10 @@ pub(super) fn refusal(path: impl AsRef<Path>) -> Refusal {
     Refusal::new(Reason::Git, "look at the clone's .git").path(path)
 }
 
-/// The clone's own `.git`, at `path`, must be a folder.
-fn is_folder(root: BorrowedFd<'_>, path: &Path) -> Result<(), Refusal> {
-    let stat = match fstatat(root, DOT_GIT, AtFlags::AT_SYMLINK_NOFOLLOW) {
+/// The clone's own `.git` must be a folder.
+fn is_folder(clone: &Candidate, out_dir: Option<&Path>, table: &[Mount]) -> Result<(), Refusal> {
+    let path = &clone.granted.path.join(DOT_GIT);
+    let stat = match fstatat(&clone.fd, DOT_GIT, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::ENOENT) => {
             return Err(refusal(path).errno(Errno::ENOENT).remedy(
@@ -115,7 +117,10 @@ fn is_folder(root: BorrowedFd<'_>, path: &Path) -> Result<(), Refusal> {
     Err(refusal(path).remedy(match What::of(stat.st_mode) {
         What::Dir => return Ok(()),
         What::File => {
-            "it is a gitdir file, whose repository lies elsewhere: give --git-worktree if this is a linked worktree; else use a full clone, or --clone-mode ro"
+            let way = gitdir::way(clone, out_dir, table);
+            return Err(refusal(path).remedy(format!(
+                "it is a gitdir file, whose repository lies elsewhere: {way}; or use --clone-mode ro"
+            )));
         }
         What::Link => "it is a symbolic link: use a full clone, or --clone-mode ro",
         What::Socket | What::Special => "it is no folder: use a full clone, or --clone-mode ro",
@@ -313,7 +318,7 @@ mod tests {
         temp.dir("c/real");
         assert!(refused(&temp).to_string().contains("there is none"));
         temp.file("c/.git", "gitdir: real\n");
-        assert!(refused(&temp).to_string().contains("--git-worktree"));
+        assert!(refused(&temp).to_string().contains("use a full clone"));
         std::fs::remove_file(temp.at("c/.git")).expect("remove");
         temp.link("c/.git", "real");
         assert!(refused(&temp).to_string().contains("symbolic link"));

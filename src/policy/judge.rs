@@ -66,7 +66,8 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     let receipt = receipt::judge(&ground, run.receipt.as_deref(), log)?;
 
     let surveyed = survey(&all, writable, host, &table)?;
-    let warnings = outside::warnings(&all, host)?;
+    let mut warnings = outside::warnings(&all, host, &homes, &table)?;
+    warnings.extend(places::warnings(&all, &homes));
     answers(&all)?;
     let (broker, supplies) = supplied(run, broker, kept, &ground)?;
 

@@ -6,6 +6,7 @@ mod caller;
 mod env;
 pub mod git;
 mod git_dir;
+mod gitdir;
 mod grant;
 mod ground;
 mod judge;

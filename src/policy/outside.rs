@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,9 @@ use super::git_dir::{ALTERNATES_DEPTH, ALTERNATES_MAX, read};
 use super::grant::{Candidate, Role};
 use super::overlap::system;
 use super::paths::{Fault, Resolved, Start, open_without_links, resolve};
+use super::{gitdir, places, profile};
 use crate::host::Host;
+use crate::mountinfo::Mount;
 use crate::refusal::{Reason, Refusal, shown};
 
 const STORE: &str = "objects";
@@ -33,8 +36,18 @@ const LINES_MAX: usize = 64;
 ///
 /// # Errors
 /// `git` where the kernel's answer says nothing of what is there.
-pub(crate) fn warnings(all: &[Candidate], host: &Host) -> Result<Vec<String>, Refusal> {
-    let seen = Shown { all, host };
+pub(crate) fn warnings(
+    all: &[Candidate],
+    host: &Host,
+    homes: &[PathBuf],
+    table: &[Mount],
+) -> Result<Vec<String>, Refusal> {
+    let seen = Shown {
+        all,
+        host,
+        homes,
+        table,
+    };
     let Some(clone) = all.iter().find(|found| found.role == Role::Clone) else {
         return Ok(Vec::new());
     };
@@ -51,7 +64,7 @@ pub(crate) fn warnings(all: &[Candidate], host: &Host) -> Result<Vec<String>, Re
     };
     let mut lines = Vec::new();
     if common.is_none() {
-        lines.extend(gitdir_file(&seen, clone).map_err(refuse)?);
+        lines.extend(own_git(&seen, clone).map_err(refuse)?);
     }
     let path = tree.granted.path.join(&store);
     let mut borrowed = Borrowed::default();
@@ -78,6 +91,8 @@ pub(crate) fn warnings(all: &[Candidate], host: &Host) -> Result<Vec<String>, Re
 struct Shown<'a> {
     all: &'a [Candidate],
     host: &'a Host,
+    homes: &'a [PathBuf],
+    table: &'a [Mount],
 }
 
 impl Shown<'_> {
@@ -98,21 +113,52 @@ fn unless_absent<T>(found: Result<T, Errno>) -> Result<Option<T>, Errno> {
     }
 }
 
-/// A `.git` that is a gitdir file, and leads out.
-fn gitdir_file(seen: &Shown<'_>, clone: &Candidate) -> Result<Option<String>, Errno> {
+/// A `.git` that is a gitdir file, and leads out; or none, in a part of a checkout.
+fn own_git(seen: &Shown<'_>, clone: &Candidate) -> Result<Option<String>, Errno> {
     let base = &clone.granted.path;
-    let named = match follow(clone.fd.as_fd(), base, Path::new(DOT_GIT)) {
+    let target = match follow(clone.fd.as_fd(), base, Path::new(DOT_GIT)) {
         Ok(target) if seen.holds(&target.path) => return Ok(None),
-        Ok(target) => shown(&target.path),
+        Ok(target) => target,
+        Err(Astray::Unreadable(Errno::ENOENT)) => return Ok(part(seen, clone)),
         Err(Astray::NoGitdir | Astray::Bent) => return Ok(None),
         Err(Astray::Unreadable(errno) | Astray::Nowhere(Fault { errno, .. })) => {
             return unless_absent(Err(errno));
         }
     };
-    let file = shown(&base.join(DOT_GIT));
+    let (file, named) = (shown(&base.join(DOT_GIT)), shown(&target.path));
+    let out_dir = seen.all.iter().find(|found| found.role == Role::OutDir);
+    let out_dir = out_dir.map(|found| found.granted.path.as_path());
+    let way = gitdir::way(clone, out_dir, seen.table);
     Ok(Some(format!(
-        "git won't work inside: {file} is a gitdir file, and what it names isn't shown ({named}): if this is a linked worktree, give --git-worktree"
+        "git won't work inside: {file} is a gitdir file, and what it names isn't shown ({named}): {way}"
     )))
+}
+
+/// Where git on the host would find the repository above the clone.
+fn part(seen: &Shown<'_>, clone: &Candidate) -> Option<String> {
+    let path = &clone.granted.path;
+    if gitdir::is_repository(&clone.fd) {
+        return None;
+    }
+    let mut around = profile::checkouts_around(path, seen.homes, seen.table).into_iter();
+    let checkout = around.rfind(|dir| path.starts_with(dir) && has_repository(dir))?;
+    // With the .git alone shown, git would stop at the edge of another filesystem.
+    let may_be_given = places::tree(Role::Clone, &checkout, seen.host, seen.homes).is_ok();
+    (may_be_given && !seen.holds(&checkout)).then(|| {
+        format!(
+            "git won't work inside: the clone is a part of the checkout {}, whose .git isn't shown: if all of it is meant, give --clone {}",
+            shown(&checkout),
+            quoted(&checkout)
+        )
+    })
+}
+
+/// Whether its `.git` is a repository, or a file that may name one.
+fn has_repository(dir: &Path) -> bool {
+    match dir.join(DOT_GIT).join("HEAD").symlink_metadata() {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::NotADirectory,
+    }
 }
 
 /// What is borrowed from: stores, and links that weren't followed.
@@ -190,7 +236,7 @@ fn is_store(path: &Path, fd: &OwnedFd) -> bool {
 }
 
 /// As a shell takes it for one word.
-fn quoted(path: &Path) -> String {
+pub(super) fn quoted(path: &Path) -> String {
     let text = shown(path);
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
     if text.chars().all(is_plain) {

@@ -8,7 +8,7 @@ use super::grant::{Candidate, Role};
 use super::paths::clean;
 use crate::host::{Host, SystemShape};
 use crate::plan::step::Route;
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::{Reason, Refusal, shown};
 
 /// Folders that are no clone and no out-dir, though folders in most of them are.
 const SYSTEM_FOLDERS: [&str; 25] = [
@@ -70,22 +70,50 @@ pub(crate) fn judge(found: &Candidate, host: &Host, homes: &[PathBuf]) -> Result
     // The typed path too: on a host where /home is a link, its target isn't listed.
     let granted = &found.granted;
     for path in std::iter::once(&granted.path).chain(granted.alias.as_ref()) {
-        in_kernel_folder(found.role, path)?;
         match found.role {
             Role::Clone | Role::OutDir | Role::GitDir | Role::CommonDir => {
-                whole_system_folder(found.role, path, host)?;
-                whole_home(found.role, path, homes)?;
-                on_broker_socket(found.role, path)?;
+                tree(found.role, path, host, homes)?;
             }
             Role::RoFile => {
+                in_kernel_folder(found.role, path)?;
                 shown_already(path, host)?;
                 over_jail_folder(path)?;
                 on_broker_socket(found.role, path)?;
             }
-            Role::Uds => {}
+            Role::Uds => in_kernel_folder(found.role, path)?,
         }
     }
     Ok(())
+}
+
+/// Judges where a whole tree lies: a checkout, a repository, the out-dir.
+pub(crate) fn tree(role: Role, path: &Path, host: &Host, homes: &[PathBuf]) -> Result<(), Refusal> {
+    in_kernel_folder(role, path)?;
+    whole_system_folder(role, path, host)?;
+    whole_home(role, path, homes)?;
+    on_broker_socket(role, path)
+}
+
+/// A line for each `--ro-file` that is a whole home, or holds one: what isn't refused, as
+/// tools are shown that way, may still be more than was meant.
+pub(crate) fn warnings(all: &[Candidate], homes: &[PathBuf]) -> Vec<String> {
+    let files = all.iter().filter(|found| found.role == Role::RoFile);
+    files
+        .filter_map(|found| {
+            let granted = &found.granted;
+            let mut paths = std::iter::once(&granted.path).chain(granted.alias.as_ref());
+            let (path, home) = paths.find_map(|path| Some((path, home_in(path, homes)?)))?;
+            Some(format!(
+                "--ro-file {} shows the command a whole home folder ({}), keys and settings too: name what it needs there",
+                shown(path),
+                shown(home)
+            ))
+        })
+        .collect()
+}
+
+fn home_in<'h>(path: &Path, homes: &'h [PathBuf]) -> Option<&'h PathBuf> {
+    homes.iter().find(|home| home.starts_with(path))
 }
 
 /// Given by root, what lies in a folder that is shown whole would be the command's to
@@ -140,7 +168,7 @@ fn whole_system_folder(role: Role, path: &Path, host: &Host) -> Result<(), Refus
 }
 
 fn whole_home(role: Role, path: &Path, homes: &[PathBuf]) -> Result<(), Refusal> {
-    match homes.iter().find(|home| home.starts_with(path)) {
+    match home_in(path, homes) {
         None => Ok(()),
         Some(_) => Err(role.refusal("judge").path(path).remedy(
             "it holds a whole home folder, with keys and settings in it: \

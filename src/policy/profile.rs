@@ -102,7 +102,7 @@ pub(super) fn judge(
 /// Every checkout that holds a clone without being it, whatever mounts lead there: the
 /// innermost may be the command's own making. A home under version control is none, and
 /// nor is what holds it: there is more in it than a stranger's files.
-fn checkouts_around(clone: &Path, homes: &[PathBuf], table: &[Mount]) -> Vec<PathBuf> {
+pub(super) fn checkouts_around(clone: &Path, homes: &[PathBuf], table: &[Mount]) -> Vec<PathBuf> {
     let holds_home = |dir: &Path| {
         let tree = Tree::of(table, dir);
         homes.iter().any(|home| tree.holds(table, home))

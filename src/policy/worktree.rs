@@ -13,6 +13,7 @@ use nix::sys::stat::{FileStat, fstatat};
 
 use super::git::{Astray, DOT_GIT, follow};
 use super::git_dir::{PATH_MAX, list, path_of, read};
+use super::gitdir;
 use super::grant::{Candidate, Role, found};
 use super::kinds::{What, inode};
 use super::location::Tree;
@@ -27,7 +28,7 @@ const WORKTREES: &str = "worktrees";
 /// No repository has more.
 const WORKTREES_MAX: usize = 4096;
 /// What makes a folder a repository (`is_git_directory` in git's setup.c).
-const REPOSITORY: [&str; 3] = ["HEAD", "objects", "refs"];
+pub(super) const REPOSITORY: [&str; 3] = ["HEAD", "objects", "refs"];
 
 /// A clone that may be a linked worktree, and what isn't believed about it.
 struct Worktree<'a> {
@@ -110,11 +111,7 @@ impl Worktree<'_> {
     /// calls its common folder.
     fn common_dir(&self, git_dir: &Candidate) -> Result<Candidate, Refusal> {
         let path = &git_dir.granted.path;
-        let refuse = |errno: Option<Errno>| {
-            refusal(path, errno).remedy(
-                "it is no linked worktree's folder in a repository: for a submodule, name the checkout that holds it; after --separate-git-dir, use a full clone",
-            )
-        };
+        let refuse = |errno: Option<Errno>| refusal(path, errno).remedy(gitdir::other_way(git_dir));
         let common = named_in(git_dir, "commondir").map_err(|errno| refuse(Some(errno)))?;
         let worktrees = common.path.join(WORKTREES);
         if path.parent() != Some(&worktrees) || !self.is_trusted(&common) {
