@@ -52,7 +52,7 @@ fn carry_out(command: &Command, parent: Pid, started: Moment) -> Result<ExitCode
         Command::Print(text) => print(text),
         Command::Run(run) => {
             say::set_loudness(run.loudness());
-            let mut kept = begin(command)?;
+            let mut kept = begin(command).map_err(|refusal| run.refused(refusal))?;
             let status = Rc::new(Status::to(kept.status()));
             let ending = start(run, kept, parent, (Rc::clone(&status), started));
             if let Some(refusal) = ending.as_ref().err().and_then(|error| error.downcast_ref()) {
@@ -152,7 +152,8 @@ fn start(
     (status, started): (Rc<Status>, Moment),
 ) -> Result<ExitCode> {
     let caller = Caller::hold(parent)?;
-    let (policy, plan, (held, supplies, receipt)) = plan(command, kept)?;
+    let planned = plan(command, kept).map_err(|refusal| command.refused(refusal));
+    let (policy, plan, (held, supplies, receipt)) = planned?;
     match command.plan {
         Some(PlanFormat::Text) => print(&plan.to_string()),
         Some(PlanFormat::Json) => print(&plan.json()?),

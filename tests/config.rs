@@ -6,6 +6,8 @@
 mod common;
 #[path = "config/ground.rs"]
 mod ground;
+#[path = "config/judged.rs"]
+mod judged;
 #[path = "config/pages.rs"]
 mod pages;
 #[path = "config/profile.rs"]

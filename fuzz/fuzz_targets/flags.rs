@@ -63,6 +63,7 @@ fn profile(words: &[OsString]) {
             path: "/profile".into(),
             followed: Vec::new(),
             names_receipt: false,
+            says: Vec::new(),
         };
         Ok((file, text.clone()))
     });

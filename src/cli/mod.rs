@@ -21,7 +21,7 @@ use crate::refusal::{Reason, Refusal, shown};
 pub use broker::{Broker, BrokerArgs, KeyArgs, Provider, Shim};
 pub use check::{Check, Setup, SetupApparmor, SetupWhat};
 pub use limits::Limits;
-pub use profile::ProfileFile;
+pub use profile::{ProfileFile, Said};
 pub use prove::{Probe, Prove};
 pub use run::{CloneMode, Landlock, PlanFormat, Run};
 pub use verify::Verify;

@@ -11,6 +11,8 @@ use clap::{Arg, ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _}
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+pub use said::Said;
+
 use super::{Cli, Command, Run, UsageError, refuse, strict, wants_json};
 use crate::refusal::{Reason, Refusal, shown};
 
@@ -33,6 +35,8 @@ pub struct ProfileFile {
     /// Whether it says where the run's receipt goes, and the line doesn't. False until
     /// both are put together.
     pub names_receipt: bool,
+    /// What it says of the run, for refusals. None until it is put together with the line.
+    pub says: Vec<Said>,
 }
 
 /// What was typed, where a profile is part of it. None where there is none, or where
@@ -77,7 +81,10 @@ pub(super) fn merge(
     let merged = (|| {
         let path = typed.get_one::<PathBuf>(PROFILE);
         let (mut file, bytes) = read(path.map_or(Path::new(""), PathBuf::as_path))?;
-        let words = Profile::parse(&file, &bytes, &mut json)?.before(args, typed)?;
+        let profile = Profile::parse(&file, &bytes, &mut json)?;
+        let says = profile.says(typed);
+        let words = profile.before(args, typed)?;
+        file.says = says;
         match strict(&words) {
             Ok(Command::Run(mut run)) => {
                 file.names_receipt = run.receipt.is_some() && !typed.contains_id(RECEIPT);
@@ -159,6 +166,7 @@ struct Profile<'p> {
 struct Flag {
     arg: Arg,
     words: Vec<OsString>,
+    line: usize,
 }
 
 impl<'p> Profile<'p> {
@@ -190,8 +198,8 @@ impl<'p> Profile<'p> {
                 let error = refuse(&error, None);
                 return Err(wrong(&error.subject).remedy("see `groom-ns run --help`"));
             }
-            let arg = arg.clone();
-            flags.push(Flag { arg, words });
+            let (arg, line) = (arg.clone(), line_of(bytes, at));
+            flags.push(Flag { arg, words, line });
         }
         Ok(Profile { file, flags })
     }
@@ -199,26 +207,25 @@ impl<'p> Profile<'p> {
     /// The whole line: the profile's flags, but for those that the line has or undoes,
     /// then what was typed, and the profile's command if none was.
     fn before(self, args: &[OsString], typed: &ArgMatches) -> Result<Vec<OsString>, Refusal> {
-        let is_typed = |id: &str| typed.value_source(id) == Some(ValueSource::CommandLine);
         let known = definition();
         let undone = |arg: &Arg| {
             let opposite = opposite(arg.get_long().unwrap_or_default());
             let mut others = known.get_arguments();
-            others.any(|one| one.get_long() == Some(&opposite) && is_typed(one.get_id().as_str()))
+            others.any(|one| one.get_long() == Some(&opposite) && is_typed(typed, one))
         };
         let (run, rest) = args.split_at_checked(AFTER_RUN).unwrap_or((args, &[]));
         let mut line = run.to_vec();
         let mut command = Vec::new();
-        for Flag { arg, words } in self.flags {
+        for Flag { arg, words, .. } in self.flags {
             let adds = matches!(arg.get_action(), ArgAction::Append);
             if arg.is_positional() {
                 command = words;
-            } else if adds || !(is_typed(arg.get_id().as_str()) || undone(&arg)) {
+            } else if adds || !(is_typed(typed, &arg) || undone(&arg)) {
                 line.extend(words);
             }
         }
         line.extend_from_slice(rest);
-        if !is_typed(COMMAND) {
+        if !is_given(typed, COMMAND) {
             if command.is_empty() {
                 return Err(
                     Refusal::new(Reason::Usage, "read the command line with its profile")
@@ -234,6 +241,14 @@ impl<'p> Profile<'p> {
         }
         Ok(line)
     }
+}
+
+fn is_given(typed: &ArgMatches, id: &str) -> bool {
+    typed.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+fn is_typed(typed: &ArgMatches, arg: &Arg) -> bool {
+    is_given(typed, arg.get_id().as_str())
 }
 
 /// What undoes a switch: `no-tty` for `tty`, and the other way round.
@@ -350,14 +365,20 @@ fn line(arg: &Arg, words: &[OsString]) -> Vec<OsString> {
         .collect()
 }
 
+/// The number of the line that a byte is in.
+fn line_of(bytes: &[u8], at: usize) -> usize {
+    let before = bytes.iter().take(at);
+    1 + before.filter(|byte| **byte == b'\n').count()
+}
+
 /// A refusal at a byte of the profile.
 fn refusal(file: &ProfileFile, bytes: &[u8], at: usize, what: &str) -> Refusal {
-    let before = bytes.iter().take(at);
-    let line = 1 + before.filter(|byte| **byte == b'\n').count();
+    let line = line_of(bytes, at);
     let what = shown(Path::new(what));
     Refusal::new(Reason::Usage, "read --profile")
         .about(format!("{}:{line}: {what}", shown(&file.path)))
 }
 
+mod said;
 #[cfg(test)]
 mod tests;

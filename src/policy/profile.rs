@@ -40,6 +40,7 @@ pub fn read(typed: &Path) -> Result<(ProfileFile, Vec<u8>), Refusal> {
         path: found.path,
         followed: found.followed,
         names_receipt: false,
+        says: Vec::new(),
     };
     Ok((file, bytes.to_vec()))
 }

@@ -15,6 +15,7 @@ fn parse(profile: Option<&str>, words: &[String]) -> Result<Run, UsageError> {
             path: path.to_owned(),
             followed: Vec::new(),
             names_receipt: false,
+            says: Vec::new(),
         };
         let text = profile.expect("a profile that was named");
         Ok((file, text.as_bytes().to_vec()))
