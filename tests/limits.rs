@@ -7,6 +7,7 @@ mod common;
 
 use std::fs;
 use std::io::Read as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -229,10 +230,15 @@ fn memory_is_bounded_or_the_run_is_refused() {
     let run = python(workspace.jail().flag("--memory", "128M"), bomb);
     if run.code == Some(125) {
         let run = workspace.jail().flag("--memory", "128M").refused("limits");
-        assert!(
-            run.refusal()
-                .contains("systemd-run --user --scope -p Delegate=yes")
-        );
+        // Where version 1 has it, as much as where systemd could be asked.
+        let own = fs::read_to_string("/proc/self/cgroup").expect("/proc");
+        let is_old = own.lines().any(|line| line.contains(":memory:"));
+        let says = match (is_old, Path::new("/run/systemd/system").is_dir()) {
+            (true, _) => "systemd.unified_cgroup_hierarchy=1",
+            (false, true) => "systemd-run --user --scope -p Delegate=yes",
+            (false, false) => "start it alone in a cgroup",
+        };
+        assert!(run.refusal().contains(says), "{run:#?}");
     } else {
         assert_eq!(run.code, Some(137), "{run:#?}");
         let line = "the jail was killed: it took more than --memory allows (134217728 bytes)";
@@ -257,6 +263,42 @@ fn without_cgroups_memory_and_processors_are_refused() {
     // The control: what needs none runs there.
     let jail = workspace.jail().flag("--pids", "10").in_situation(&hidden);
     assert_eq!(jail.run_program(&["true"]).code, Some(0), "vacuous");
+}
+
+/// Version 1 alone, beside version 2, and none: with systemd and without.
+#[test]
+fn what_is_said_of_cgroups_is_this_hosts_way() {
+    let workspace = Workspace::new();
+    let at = |name: &str, text: &str| path_str(&workspace.file(name, text)).to_owned();
+    let run = workspace.folder("run/systemd/system");
+    let run = path_str(run.ancestors().nth(2).expect("run")).to_owned();
+    let bare = path_str(&workspace.folder("bare")).to_owned();
+    for (own, cause) in [
+        ("4:memory:/a\n", "version 1 has the controllers (memory)"),
+        (
+            "3:cpu,memory:/a\n0::/a\n",
+            "version 1 has the controllers (memory)",
+        ),
+        ("1:name=systemd:/a\n0::/a\n", ""),
+    ] {
+        let own = at("own", own);
+        for (run, by) in [(&run, "systemd-run"), (&bare, "start it alone in a cgroup")] {
+            let situation = [
+                "mounts",
+                "tmpfs:/sys/fs/cgroup",
+                &format!("bind:{own}:/proc/self/cgroup"),
+                &format!("bind:{run}:/run"),
+            ];
+            let jail = workspace.jail().flag("--memory", "1G");
+            let said = jail.in_situation(&situation).refused("limits");
+            let said = said.refusal();
+            let (says, says_not) = match cause {
+                "" => (by, "unified_cgroup_hierarchy"),
+                cause => (cause, "systemd-run"),
+            };
+            assert!(said.contains(says) && !said.contains(says_not), "{said}");
+        }
+    }
 }
 
 #[test]

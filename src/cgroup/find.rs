@@ -84,6 +84,11 @@ impl Surroundings {
     }
 
     fn way(&self, needed: &[&'static str]) -> Result<Way, Refusal> {
+        self.found(needed)
+            .map_err(|refusal| refusal.remedy(self.remedy(needed)))
+    }
+
+    fn found(&self, needed: &[&'static str]) -> Result<Way, Refusal> {
         let (point, own) = self.own_dir()?;
         let why = match self.is_within(&own, needed) {
             Ok(()) => return Ok(Way::Within(own)),
@@ -107,6 +112,35 @@ impl Surroundings {
             // This process goes in for the fork, and comes back.
             .filter(|_| access(&own.join("cgroup.procs"), AccessFlags::W_OK).is_ok());
         beside.map(|outer| Way::Beside(outer.to_owned())).ok_or(why)
+    }
+
+    /// Which of these controllers version 1 has, on its own or beside version 2: each is in
+    /// one hierarchy alone. Lines are `4:cpu,cpuacct:/path` (cgroups(7)).
+    fn in_version_1(&self, needed: &[&'static str]) -> Vec<&'static str> {
+        let lists = self.own.lines().filter_map(|line| line.split(':').nth(1));
+        let held: Vec<&str> = lists.flat_map(|list| list.split(',')).collect();
+        let needed = needed.iter().copied();
+        needed.filter(|name| held.contains(name)).collect()
+    }
+
+    /// What would help here; systemd-run alone, where controllers are in version 1, wouldn't.
+    fn remedy(&self, needed: &[&'static str]) -> String {
+        let old = self.in_version_1(needed).join(", ");
+        let way = match (old.is_empty(), self.has_systemd) {
+            (false, _) => format!(
+                "cgroup version 1 has the controllers ({old}) on this host: boot it with `systemd.unified_cgroup_hierarchy=1` \
+                 on the kernel command line, or without systemd with `cgroup_no_v1=all`"
+            ),
+            (true, true) => {
+                "start it in one of its own: `systemd-run --user --scope -p Delegate=yes groom-ns run …` \
+                 (root: without --user)"
+                    .to_owned()
+            }
+            (true, false) => {
+                "start it alone in a cgroup that has these controllers and is this user's to write".to_owned()
+            }
+        };
+        format!("{way}; in Docker: limit the container (`docker run --memory … --cpus …`)")
     }
 
     /// The mount point, and the cgroup of this process beneath it.
@@ -183,12 +217,7 @@ pub(super) fn words(file: &Path) -> Vec<String> {
 
 /// `why` is what stands in the way.
 fn refuse(why: impl Into<String>) -> Refusal {
-    Refusal::new(Reason::Limits, "find a cgroup for --memory or --cpus")
-        .about(why)
-        .remedy(
-            "start it in one of its own: `systemd-run --user --scope -p Delegate=yes groom-ns run …` \
-             (root: without --user); in Docker: limit the container (`docker run --memory … --cpus …`)",
-        )
+    Refusal::new(Reason::Limits, "find a cgroup for --memory or --cpus").about(why)
 }
 
 #[cfg(test)]
@@ -308,10 +337,41 @@ mod tests {
         refused(&within(&temp), "no controller for memory");
     }
 
+    /// What is said to do is what this host can do.
+    #[test]
+    fn version_1_and_systemd() {
+        let temp = tree("6\n7\n", "5\n");
+        let mut here = within(&temp);
+        let said = |here: &Surroundings| {
+            let refusal = here.way(&["memory", "pids"]).expect_err("refused");
+            let has = |word| refusal.remedy.contains(word);
+            assert!(has("docker run --memory"), "{refusal}");
+            [
+                has("version 1 has the controllers (memory)"),
+                has("Delegate=yes"),
+                has("start it alone in a cgroup"),
+            ]
+        };
+        assert_eq!(said(&here), [false, false, true]);
+        here.has_systemd = true;
+        assert_eq!(said(&here), [false, true, false]);
+        // Beside version 2, and without it.
+        for second in ["0::/outer/own\n", ""] {
+            for has_systemd in [true, false] {
+                here.own = format!("9:name=systemd:/\n4:cpu,memory:/a:b,pids\n{second}");
+                here.has_systemd = has_systemd;
+                assert_eq!(said(&here), [true, false, false], "{second}");
+            }
+        }
+        // A hierarchy without controllers is systemd's own.
+        here.own = "1:name=systemd:/x\n0::/outer/own\n".to_owned();
+        assert_eq!(said(&here), [false, false, true]);
+    }
+
     fn refused(surroundings: &Surroundings, because: &str) {
         let refusal = surroundings.way(&["memory"]).expect_err("refused");
         assert_eq!(refusal.reason, Reason::Limits);
         assert!(refusal.subject.contains(because), "{refusal}");
-        assert!(refusal.remedy.contains("Delegate=yes"), "{refusal}");
+        assert!(!refusal.remedy.is_empty(), "{refusal}");
     }
 }
