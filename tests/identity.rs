@@ -6,6 +6,8 @@
 mod common;
 #[path = "identity/privileged_files.rs"]
 mod privileged_files;
+#[path = "identity/unmapped.rs"]
+mod unmapped;
 
 use std::fs;
 use std::os::unix::fs::chown;

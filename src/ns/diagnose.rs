@@ -5,11 +5,16 @@ use std::borrow::Cow;
 use std::fs;
 
 use nix::errno::Errno;
+use nix::unistd::geteuid;
 
 use crate::refusal::{Reason, Refusal};
 
 /// The way that is open where only unprivileged namespaces are closed.
 const AS_ROOT: &str = "`sudo groom-ns run` builds the same jail, and the command still isn't root";
+
+/// Where root is that of a user namespace without all ids, trees can't be id-mapped.
+pub(crate) const UNMAPPED: &str = "root of a user namespace that doesn't map every group can't hand the clone to the \
+     command: start groom-ns as a normal user there, or outside of it";
 
 /// clone(2) failed.
 pub fn namespaces_refused(errno: Errno, namespaces: &[&str]) -> Refusal {
@@ -43,9 +48,22 @@ pub fn map_refused(file: &str, errno: Errno) -> Refusal {
         .errno(errno)
         .remedy(if apparmor_restricts() {
             apparmor_remedy()
+        } else if geteuid().is_root() && lacks_groups() {
+            UNMAPPED.into()
         } else {
             outer_sandbox_remedy()
         })
+}
+
+/// Whether there are groups that this user namespace doesn't map (user_namespaces(7)):
+/// then it may not map them on.
+fn lacks_groups() -> bool {
+    let map = fs::read_to_string("/proc/self/gid_map").unwrap_or_default();
+    let counts = map
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2));
+    let mapped: u64 = counts.filter_map(|count| count.parse::<u64>().ok()).sum();
+    mapped < u64::from(u32::MAX)
 }
 
 fn namespaces_remedy(errno: Errno) -> Cow<'static, str> {

@@ -9,6 +9,7 @@ use nix::sys::stat::{Mode, fstatat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat};
 
 use crate::mount::tree;
+use crate::ns::diagnose::UNMAPPED;
 use crate::plan::step::{Inode, MakeDir};
 use crate::policy::{Held, LogFile};
 use crate::refusal::{Reason, Refusal};
@@ -54,7 +55,10 @@ impl<'held> MadeDir<'held> {
                 Some(Uid::from_raw(owner.uid)),
                 Some(Gid::from_raw(owner.gid)),
             )
-            .map_err(refuse("fchown"))?;
+            .map_err(|errno| match errno {
+                Errno::EINVAL => refuse("fchown")(errno).remedy(UNMAPPED),
+                errno => refuse("fchown")(errno),
+            })?;
         }
         Ok(made)
     }

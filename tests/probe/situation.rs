@@ -31,6 +31,7 @@ pub(crate) fn run(situation: &[&str], command: &[&str]) -> ExitCode {
         ["late-mount", dir, trigger] => return late_mount(dir, trigger, command),
         ["deny-syscall", calls, errno] => filter::deny(calls, errno).expect("a filter"),
         ["no-userns"] => world::no_more_userns().expect("a user namespace"),
+        ["few-groups", count] => world::few_groups(count).expect("a user namespace"),
         ["mounts", specs @ ..] => mounts(specs),
         // personality(2): a kernel that calls itself 2.6.
         ["uname26"] => {

@@ -35,28 +35,41 @@ pub(crate) fn own_mounts() -> Result<(), Errno> {
 /// A user namespace in which no further one can be made. The caller keeps its
 /// ids; root keeps all ids, which only a process outside may map.
 pub(crate) fn no_more_userns() -> Result<(), Errno> {
-    let (uid, gid, pid) = (getuid().as_raw(), getgid().as_raw(), getpid());
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     if uid == 0 {
-        let (ready, told) = nix::unistd::pipe()?;
-        let (done, tell_done) = nix::unistd::pipe()?;
-        if let ForkResult::Child = raw::fork()? {
-            drop((told, done));
-            nix::unistd::read(&ready, &mut [0])?;
-            for file in ["uid_map", "gid_map"] {
-                fs::write(format!("/proc/{pid}/{file}"), "0 0 4294967295").expect(file);
-            }
-            nix::unistd::write(&tell_done, b"x")?;
-            raw::exit_now(0);
-        }
-        unshare(NEW_USER_AND_MOUNTS)?;
-        nix::unistd::write(&told, b"x")?;
-        nix::unistd::read(&done, &mut [0])?;
-        nix::sys::wait::wait()?;
+        mapped_userns(EVERY_ID)?;
     } else {
         unshare(NEW_USER_AND_MOUNTS)?;
         map_self(&format!("{uid} {uid} 1"), &format!("{gid} {gid} 1"));
     }
     fs::write("/proc/sys/user/max_user_namespaces", "0").expect("the namespace's own limit");
+    Ok(())
+}
+
+/// Root's user namespace with so many groups, and all users.
+pub(crate) fn few_groups(count: &str) -> Result<(), Errno> {
+    mapped_userns(&format!("0 0 {count}"))
+}
+
+const EVERY_ID: &str = "0 0 4294967295";
+
+fn mapped_userns(groups: &str) -> Result<(), Errno> {
+    let pid = getpid();
+    let (ready, told) = nix::unistd::pipe()?;
+    let (done, tell_done) = nix::unistd::pipe()?;
+    if let ForkResult::Child = raw::fork()? {
+        drop((told, done));
+        nix::unistd::read(&ready, &mut [0])?;
+        for (file, map) in [("uid_map", EVERY_ID), ("gid_map", groups)] {
+            fs::write(format!("/proc/{pid}/{file}"), map).expect(file);
+        }
+        nix::unistd::write(&tell_done, b"x")?;
+        raw::exit_now(0);
+    }
+    unshare(NEW_USER_AND_MOUNTS)?;
+    nix::unistd::write(&told, b"x")?;
+    nix::unistd::read(&done, &mut [0])?;
+    nix::sys::wait::wait()?;
     Ok(())
 }
 
