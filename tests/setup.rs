@@ -6,6 +6,8 @@
 #![allow(clippy::expect_used, clippy::panic, missing_docs)]
 
 mod common;
+#[path = "setup/path.rs"]
+mod path;
 #[path = "setup/taken_back.rs"]
 mod taken_back;
 

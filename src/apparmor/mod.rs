@@ -39,6 +39,8 @@ pub fn run(asked: &SetupApparmor) -> Result<String, Refusal> {
         must_be_root("--install")?;
         let (text, binary) = profile::of_this_binary()?;
         install(&text, &binary).map(nothing)
+    } else if let Some(path) = &asked.path {
+        profile::at(path)
     } else {
         Ok(profile::of_this_binary()?.0)
     }

@@ -15,6 +15,8 @@ use super::open_to_others;
 pub(super) const MARK: &str =
     "# Made by `groom-ns setup apparmor --install`; undone by `--remove`.";
 
+const NAMING: &str = "name this binary in a profile";
+
 /// The profile of a binary. It confines nothing (`unconfined`), and allows `userns`.
 /// `path` is canonical and has passed [`plain`].
 pub fn text(path: &str) -> String {
@@ -56,6 +58,22 @@ pub(super) fn of_this_binary() -> Result<(String, String), Refusal> {
     Ok((text(path), path.to_owned()))
 }
 
+/// The profile of a binary that will be at `path`; what is there now isn't looked at.
+///
+/// # Errors
+/// `path`: it isn't absolute and plain, down to its last part: AppArmor compares it with
+/// the canonical one, letter by letter.
+pub(super) fn at(path: &Path) -> Result<String, Refusal> {
+    let typed = plain(path)?;
+    let mut parts = typed.split('/').skip(1);
+    if parts.any(|part| matches!(part, "" | "." | "..")) {
+        return Err(Refusal::new(Reason::Path, NAMING)
+            .path(path)
+            .remedy("give the binary's own path, without `//`, `.`, `..` or a slash at its end"));
+    }
+    Ok(text(typed))
+}
+
 /// The path as text. AppArmor's paths are patterns with variables, quotes and escapes;
 /// what could be one of these isn't quoted but refused.
 pub(super) fn plain(path: &Path) -> Result<&str, Refusal> {
@@ -64,11 +82,9 @@ pub(super) fn plain(path: &Path) -> Result<&str, Refusal> {
         Some(text) if path.is_absolute() && path.as_os_str().as_bytes().iter().all(is_plain) => {
             Ok(text)
         }
-        _ => Err(Refusal::new(Reason::Path, "name this binary in a profile")
-            .path(path)
-            .remedy(
-                "put it at a path of letters, digits and `._+-`, such as /usr/local/bin/groom-ns",
-            )),
+        _ => Err(Refusal::new(Reason::Path, NAMING).path(path).remedy(
+            "put it at a path of letters, digits and `._+-`, such as /usr/local/bin/groom-ns",
+        )),
     }
 }
 
@@ -139,6 +155,32 @@ mod tests {
         ] {
             let refusal = plain(Path::new(path)).expect_err(path);
             assert_eq!(refusal.reason, Reason::Path, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_binary_that_will_be_somewhere() {
+        assert_eq!(
+            at(Path::new("/opt/bin/groom-ns")),
+            Ok(text("/opt/bin/groom-ns"))
+        );
+        for path in [
+            "/",
+            "//opt/a",
+            "/opt//a",
+            "/opt/a/",
+            "/opt/./a",
+            "/opt/../a",
+            "/opt/a/..",
+            "opt/a",
+            "",
+            "/opt/a b",
+            "/opt/*",
+            "/opt/a\nb",
+        ] {
+            let refusal = at(Path::new(path)).expect_err(path);
+            assert_eq!(refusal.reason, Reason::Path, "{path:?}");
+            assert!(!refusal.remedy.is_empty(), "{refusal}");
         }
     }
 

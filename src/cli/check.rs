@@ -1,6 +1,8 @@
 //! `groom-ns check` and `groom-ns setup`.
 
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
 
 /// Say whether this host can run the jail, and what to do where it can't.
 ///
@@ -41,6 +43,10 @@ pub struct SetupApparmor {
     /// Print the profile; this is the default
     #[arg(long)]
     pub print: bool,
+
+    /// Print it for the binary that will be at PATH, on this host or another
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath, conflicts_with_all = ["install", "remove"])]
+    pub path: Option<PathBuf>,
 
     /// Write it to /etc/apparmor.d/groom-ns and load it; needs root
     #[arg(long, conflicts_with = "print")]

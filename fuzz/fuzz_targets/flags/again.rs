@@ -24,6 +24,7 @@ pub fn words(command: &Command) -> Option<Vec<OsString>> {
             line.word("setup");
             line.word("apparmor");
             line.switch("--print", apparmor.print);
+            line.flag("--path", &apparmor.path);
             line.switch("--install", apparmor.install);
             line.switch("--remove", apparmor.remove);
             line.switch("--json-errors", apparmor.json_errors);
