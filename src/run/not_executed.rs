@@ -30,7 +30,9 @@ struct Program {
 /// What there is to say beside execve(2)'s errno, by its name; `path` is the caller's
 /// own PATH.
 pub(super) fn explain(plan: &Plan, errno: &str, path: Option<&OsStr>) -> Option<String> {
-    let program = find(&plan.exec, path)?;
+    let Some(program) = find(&plan.exec, path) else {
+        return one_word(&plan.exec);
+    };
     match errno {
         "ENOENT" | "ENOTDIR" => absent(plan, &program),
         "EACCES" => denied(plan, &program),
@@ -40,6 +42,16 @@ pub(super) fn explain(plan: &Plan, errno: &str, path: Option<&OsStr>) -> Option<
         )),
         _ => None,
     }
+}
+
+/// A command line in one word, as a shell's quotes make it.
+fn one_word(exec: &Exec) -> Option<String> {
+    let name = exec.argv.first()?.to_bytes();
+    name.iter().any(u8::is_ascii_whitespace).then(|| {
+        "that is one word, blanks and all: give each word by itself (`groom-ns run -- CMD ARG…`), or a \
+         shell's line to a shell (`groom-ns run -- sh -c 'LINE'`)"
+            .to_owned()
+    })
 }
 
 /// The program that was meant: by its path, else in the jail's PATH, else in the caller's.

@@ -112,3 +112,20 @@ fn a_program_that_is_not_executable() {
     fs::write(&path, "#!/bin/sh\necho works\n").expect("a file of our own");
     assert_eq!(workspace.jail().run_program(&[tool]).outcome(), "works");
 }
+
+#[test]
+fn a_command_line_in_one_word() {
+    let workspace = Workspace::new();
+    let run = workspace.jail().run_program(&["ls -A"]);
+    assert_eq!(run.code, Some(127), "{run:#?}");
+    assert!(advice(&run).starts_with("that is one word"), "{run:#?}");
+    // Both ways that it names.
+    for argv in [&["ls", "-A"][..], &["sh", "-c", "ls -A"]] {
+        assert_eq!(workspace.jail().run_program(argv).outcome(), "tracked");
+    }
+    // Without blanks in its name, and with: a program is one where it is there.
+    let run = workspace.jail().run_program(&["no-such", "-A"]);
+    assert_eq!(advice(&run), "");
+    let tool = script(&workspace, "clone/my tool", "#!/bin/sh\necho works\n");
+    assert_eq!(workspace.jail().run_program(&[&tool]).outcome(), "works");
+}
