@@ -30,3 +30,4 @@ pub mod run;
 pub mod sabotage;
 pub mod say;
 pub mod sys;
+mod within;

@@ -51,9 +51,10 @@ pub(crate) fn parse(table: &[u8]) -> Option<Vec<Mount>> {
 fn mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+    let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
     let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescape(field)));
-    let id = text(fields.next()?).parse().ok()?;
-    let parent = text(fields.next()?).parse().ok()?;
+    let id = number(fields.next()?)?;
+    let parent = number(fields.next()?)?;
     let device = text(fields.next()?);
     let root = path(fields.next()?);
     let point = path(fields.next()?);
@@ -76,6 +77,9 @@ fn mount(line: &[u8]) -> Option<Mount> {
 
 /// Blanks, tabs, newlines and backslashes come as three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
+    if !field.contains(&b'\\') {
+        return field.to_vec();
+    }
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [first, tail @ ..] = rest {

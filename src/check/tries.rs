@@ -154,10 +154,13 @@ pub(super) fn confinement() -> Found {
     }));
     found.extend(of(Primitive::Seccomp, &|| {
         confine::no_new_privs()?;
-        seccomp::install(&plan::filter(false, OnDenial::Answer)).map(|_| "installed".to_owned())
+        let filters = seccomp::compile(&plan::filter(false, OnDenial::Answer))?;
+        seccomp::install(&filters.command, OnDenial::Answer).map(|_| "installed".to_owned())
     }));
     found.extend(in_child(Primitive::Seccomp, |report| {
-        if let Err(refusal) = confine::confine_init() {
+        let filters = seccomp::compile(&plan::filter(false, OnDenial::Answer));
+        let confined = filters.and_then(|filters| confine::confine_init(&filters.init));
+        if let Err(refusal) = confined {
             report.tell(Primitive::Seccomp, Err(refusal));
         }
     }));

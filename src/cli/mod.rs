@@ -108,6 +108,20 @@ enum Sub {
     Probe(Probe),
 }
 
+/// The same for a line that says `run`, without the flags of all other subcommands: to
+/// make them is most of what reading such a line takes.
+#[derive(Parser)]
+#[command(name = "groom-ns", disable_help_subcommand = true)]
+struct RunAlone {
+    #[command(subcommand)]
+    command: RunSub,
+}
+
+#[derive(Subcommand)]
+enum RunSub {
+    Run(Box<Run>),
+}
+
 /// Reads a command line without a profile, the program's own name first.
 ///
 /// # Errors
@@ -141,8 +155,17 @@ pub fn parse_with(
 
 /// As clap has it, all rules applied.
 fn strict(args: &[OsString]) -> Result<Command, UsageError> {
-    match Cli::try_parse_from(args) {
-        Ok(Cli { command }) => Ok(match command {
+    let parsed = if args.get(1).is_some_and(|word| word == "run") {
+        RunAlone::try_parse_from(args).map(
+            |RunAlone {
+                 command: RunSub::Run(run),
+             }| Sub::Run(run),
+        )
+    } else {
+        Cli::try_parse_from(args).map(|cli| cli.command)
+    };
+    match parsed {
+        Ok(command) => Ok(match command {
             Sub::Run(run) => Command::Run(run),
             Sub::Broker(broker) => Command::Broker(broker),
             Sub::Shim(shim) => Command::Shim(shim),

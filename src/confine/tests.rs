@@ -189,16 +189,21 @@ const VSOCK: Check = Check::Socket {
     number: libc::AF_VSOCK,
 };
 
+fn install(plan: &Seccomp) -> Result<Option<notify::Listener>, Refusal> {
+    let filters = seccomp::compile(plan).unwrap();
+    seccomp::install(&filters.command, plan.on_denial)
+}
+
 #[test]
 fn without_no_new_privs_or_privilege_no_filter_is_installed() {
     if nix::unistd::geteuid().is_root() {
         in_thread(|| {
             caps::drop_all().unwrap();
-            let refusal = seccomp::install(&seccomp()).unwrap_err();
+            let refusal = install(&seccomp()).unwrap_err();
             assert_eq!(refusal.errno.as_deref(), Some("EACCES"));
         });
     } else {
-        let refusal = in_thread(|| seccomp::install(&seccomp()).unwrap_err());
+        let refusal = in_thread(|| install(&seccomp()).unwrap_err());
         assert_eq!(refusal.errno.as_deref(), Some("EACCES"));
     }
 }
@@ -218,7 +223,7 @@ fn the_kernel_answers_as_the_table_says() {
         assert!(fails, "a thread of many can't unshare: EINVAL, not EPERM");
 
         prctl::set_no_new_privs().unwrap();
-        seccomp::install(&seccomp()).unwrap();
+        install(&seccomp()).unwrap();
         assert_eq!(mode(0o4700), Some(Errno::EPERM));
         assert_eq!(mode(0o700), None);
         self_check::run(&[Check::UserNamespace, VSOCK]).unwrap();
@@ -247,7 +252,7 @@ fn when_nobody_listens_any_more_nobody_else_can() {
     };
     in_thread(move || {
         prctl::set_no_new_privs().unwrap();
-        let listener = seccomp::install(&plan).unwrap().1.unwrap();
+        let listener = install(&plan).unwrap().unwrap();
         assert_eq!(notify::listen(&[number]).unwrap_err(), Errno::EBUSY);
         drop(listener);
         assert_eq!(notify::listen(&[number]).unwrap_err(), Errno::EBUSY);
@@ -337,7 +342,12 @@ fn all_steps_together_end_in_a_token() {
         self_check: vec![Check::UserNamespace, VSOCK, Check::Canary { path: canary }],
     };
     in_thread(move || {
-        apply(&confine, not_asked).unwrap();
+        apply(
+            &confine,
+            seccomp::compile(&confine.seccomp).unwrap().command,
+            not_asked,
+        )
+        .unwrap();
         assert!(prctl::get_no_new_privs().unwrap());
         fs::write(granted.join("file"), "").unwrap();
         let made = fs::metadata(granted.join("file")).unwrap();
@@ -361,7 +371,14 @@ fn no_token_without_the_self_check() {
             number: libc::AF_UNIX,
         }],
     };
-    let refusal = in_thread(move || apply(&confine, not_asked).unwrap_err());
+    let refusal = in_thread(move || {
+        apply(
+            &confine,
+            seccomp::compile(&confine.seccomp).unwrap().command,
+            not_asked,
+        )
+        .unwrap_err()
+    });
     assert_eq!(refusal.reason, Reason::Selfcheck);
     assert_eq!(
         refusal.subject,
@@ -375,7 +392,7 @@ fn pid_1_dies_of_a_call_that_it_does_not_need() {
     const ALONE: &str = "GROOM_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
         in_thread(|| {
-            confine_init().unwrap();
+            confine_init(&seccomp::compile(&seccomp()).unwrap().init).unwrap();
             let _ = fs::read_dir("/");
         });
         return;

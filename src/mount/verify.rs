@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use crate::mountinfo;
 use crate::plan::step::{Access, Standing};
 use crate::refusal::{Reason, Refusal};
+use crate::within::is_within;
 
 /// Refuses unless the mount table of this process (proc_pid_mountinfo(5)) is
 /// what the plan says: each planned mount stands, read-only where it must be; a
@@ -26,7 +27,7 @@ pub fn mounts(planned: &[Standing]) -> Result<(), Refusal> {
 /// The rule itself, on (mount point, read-only) pairs.
 fn judge(planned: &[Standing], found: &[(&Path, bool)]) -> Result<(), Refusal> {
     for standing in planned {
-        if !found.iter().any(|(path, _)| *path == standing.path) {
+        if !found.iter().any(|(path, _)| is(standing, path)) {
             return Err(wrong(
                 "a mount that must be there is missing",
                 &standing.path,
@@ -45,14 +46,19 @@ fn judge(planned: &[Standing], found: &[(&Path, bool)]) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// By their bytes: both are as the kernel writes them.
+fn is(standing: &Standing, path: &Path) -> bool {
+    standing.path.as_os_str() == path.as_os_str()
+}
+
 /// What holds for a mount point: its own entry, or that of the innermost tree
 /// that it lies in.
 fn rule(planned: &[Standing], path: &Path) -> Option<Access> {
-    let own = planned.iter().find(|standing| standing.path == path);
+    let own = planned.iter().find(|standing| is(standing, path));
     let tree = || {
         planned
             .iter()
-            .filter(|standing| standing.tree && path.starts_with(&standing.path))
+            .filter(|standing| standing.tree && is_within(path, &standing.path))
             .max_by_key(|standing| standing.path.as_os_str().len())
     };
     own.or_else(tree).map(|standing| standing.access)

@@ -9,12 +9,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, socketpair,
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, recv, send, sendmsg, socketpair,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use seccompiler::BpfProgram;
+
 use super::evidence::Evidence;
+use crate::confine::seccomp::{self, Filters};
 use crate::refusal::{EXIT_REFUSED, Reason, Refusal};
 use crate::sys::socket;
 
@@ -88,7 +91,7 @@ impl Message for ToJail {
     }
 }
 
-/// The longest message: a refusal with two long paths.
+/// The longest message: a refusal with two long paths, or a filter of 4096 instructions.
 const LONGEST: usize = 32 * 1024;
 
 /// One end. Close-on-exec.
@@ -125,6 +128,37 @@ impl Channel {
         .map(drop)
     }
 
+    /// Sends both filters, which are no text.
+    pub fn send_filters(&self, filters: &Filters) -> nix::Result<()> {
+        for filter in [&filters.command, &filters.init] {
+            send(
+                self.0.as_raw_fd(),
+                &seccomp::to_bytes(filter),
+                MsgFlags::MSG_NOSIGNAL,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Waits for them, as [`expect`](Channel::expect) does for a word.
+    pub fn expect_filters(&self) -> Result<Filters, Refusal> {
+        Ok(Filters {
+            command: self.expect_filter()?,
+            init: self.expect_filter()?,
+        })
+    }
+
+    fn expect_filter(&self) -> Result<BpfProgram, Refusal> {
+        let refusal = || Refusal::new(Reason::Setup, "wait for the filters");
+        let bytes = self
+            .take(MsgFlags::empty())
+            .map_err(|errno| refusal().about("recv").errno(errno))?;
+        let Some((bytes, _)) = bytes else {
+            std::process::exit(i32::from(EXIT_REFUSED));
+        };
+        seccomp::from_bytes(&bytes).ok_or_else(|| refusal().about("an unexpected message"))
+    }
+
     /// Waits for one message; `None` is an end of file.
     pub fn receive<M: Message>(&self) -> nix::Result<Option<(M, Vec<OwnedFd>)>> {
         self.read(MsgFlags::empty())
@@ -150,22 +184,40 @@ impl Channel {
     /// What came along is the caller's, close-on-exec, and as much as the message
     /// says; else it is closed again, and that is EBADMSG.
     fn read<M: Message>(&self, flags: MsgFlags) -> nix::Result<Option<(M, Vec<OwnedFd>)>> {
-        let mut buffer = vec![0; LONGEST];
-        let (length, handed) = loop {
-            match socket::receive(self, &mut buffer, flags) {
-                Err(Errno::EINTR) => {}
-                other => break other?,
-            }
+        let Some((bytes, handed)) = self.take(flags)? else {
+            return Ok(None);
         };
-        let bytes = match buffer.get(..length) {
-            None | Some([]) => return Ok(None),
-            Some(bytes) => bytes,
-        };
-        let message: M = serde_json::from_slice(bytes).map_err(|_| Errno::EBADMSG)?;
+        let message: M = serde_json::from_slice(&bytes).map_err(|_| Errno::EBADMSG)?;
         if message.descriptors() != handed.len() {
             return Err(Errno::EBADMSG);
         }
         Ok(Some((message, handed)))
+    }
+
+    /// One message as it is; EBADMSG where it is longer than any.
+    fn take(&self, flags: MsgFlags) -> nix::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+        // Most messages are a word: nothing is made ready that is as long as the longest.
+        let peek = flags | MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC;
+        let length = again(|| recv(self.0.as_raw_fd(), &mut [], peek))?;
+        if length == 0 {
+            return Ok(None);
+        }
+        if length > LONGEST {
+            return Err(Errno::EBADMSG);
+        }
+        let mut buffer = vec![0; length];
+        let (_, handed) = again(|| socket::receive(self, &mut buffer, flags))?;
+        Ok(Some((buffer, handed)))
+    }
+}
+
+/// Until no signal comes in between (EINTR).
+fn again<T>(mut call: impl FnMut() -> nix::Result<T>) -> nix::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::EINTR) => {}
+            other => return other,
+        }
     }
 }
 

@@ -17,7 +17,9 @@ use nix::unistd::{
     Gid, Pid, Uid, chdir, getgroups, getpid, getresgid, getresuid, pipe2, read, setgroups,
     sethostname, setpgid, setresgid, setresuid, setsid, tcsetpgrp, write,
 };
+use seccompiler::BpfProgram;
 
+use crate::confine::seccomp::Filters;
 use crate::confine::{self, Door};
 use crate::mount::{root::Root, tree, verify};
 use crate::plan::step::{Build, Identity, Inode, Plan, Route};
@@ -78,7 +80,8 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
     let door = port.zip(token).map(|(port, token)| Door { port, token });
     // 4. The command's process confines itself, which takes as long as all that
     //    is left to do here.
-    let (command, gate) = start_the_command(plan, inherited, door.as_ref())?;
+    let filters = inherited.channel.expect_filters()?;
+    let (command, gate) = start_the_command(plan, inherited, &filters, door.as_ref())?;
     // 5. What stands is what was planned, and the supervisor is ready.
     verify::mounts(&plan.mounts)?;
     inherited
@@ -96,7 +99,7 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
         let terminal = inherited.stdio.terminal.iter().map(OwnedFd::as_fd);
         close_all_but(kept.into_iter().chain(terminal)).map_err(setup("close_range"))?;
     }
-    confine::confine_init()?;
+    confine::confine_init(&filters.init)?;
     write(&gate, &[GATE_OPENS]).map_err(setup("write"))?;
     // Left open: closing takes calls that pid 1 no longer may make.
     std::mem::forget(gate);
@@ -128,6 +131,7 @@ fn become_the_first() -> Result<(), Refusal> {
 fn start_the_command(
     plan: &Plan,
     inherited: &Inherited,
+    filters: &Filters,
     door: Option<&Door>,
 ) -> Result<(Pid, OwnedFd), Refusal> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)
@@ -136,7 +140,8 @@ fn start_the_command(
     match fork_into(0).map_err(setup("clone"))? {
         Forked::Child => {
             drop(opens);
-            become_the_command(plan, inherited, door, &waits)
+            let filter = filters.command.clone();
+            become_the_command(plan, inherited, (filter, door), &waits)
         }
         Forked::Parent(pid, _) => Ok((pid, opens)),
     }
@@ -285,7 +290,7 @@ fn lead_a_group(terminal: Option<&OwnedFd>) -> Result<(), Refusal> {
 fn become_the_command(
     plan: &Plan,
     inherited: &Inherited,
-    door: Option<&Door>,
+    (filter, door): (BpfProgram, Option<&Door>),
     gate: &OwnedFd,
 ) -> ! {
     let confined = (|| {
@@ -305,7 +310,7 @@ fn become_the_command(
                 .errno(errno)
         })?;
         let ask = |listener| asking::hand_over(&inherited.channel, listener);
-        let confined = confine::apply(&plan.confine, ask)?;
+        let confined = confine::apply(&plan.confine, filter, ask)?;
         if stands(Mechanism::StartGate) {
             wait_for(gate)?;
         }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::host::{Host, SystemShape};
 use crate::policy::{CloneMode, Granted, GrantedKind, Policy};
+use crate::within::is_within;
 
 use super::step::{Access, Bind, Build, IdMap, Identity, Ids, Kind, Route, Standing, Tmpfs};
 use super::{BROKER_SOCKET, CANARY, DEVPTS, HOME};
@@ -368,11 +369,12 @@ impl Layout {
 
     /// Made already, or there because the tree that is bound around it has it.
     fn is_taken(&self, path: &Path) -> bool {
-        self.made.iter().any(|made| made == path)
+        let is_it = |made: &PathBuf| made.as_os_str() == path.as_os_str();
+        self.made.iter().any(is_it)
             || self
                 .standing
                 .iter()
-                .filter(|standing| path.starts_with(&standing.path))
+                .filter(|standing| is_within(path, &standing.path))
                 .max_by_key(|standing| standing.path.as_os_str().len())
                 .is_some_and(|innermost| innermost.tree)
     }

@@ -10,7 +10,6 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{FileStat, fstat, fstatat};
@@ -22,6 +21,7 @@ use super::paths::{Resolved, Start, trace};
 use super::survey::{Bare, open_folder, told};
 use crate::mountinfo::Mount;
 use crate::refusal::Refusal;
+use crate::sys::dirent::Batch;
 
 /// The longest path, and a line end (limits.h).
 pub(super) const PATH_MAX: u64 = 4096 + 2;
@@ -106,23 +106,20 @@ pub(crate) fn judge(around: &Around<'_>, git: &Path) -> Result<(), Refusal> {
 
 /// The entries of a folder, and what they are.
 pub(super) fn list(dir: &OwnedFd) -> Result<Vec<(OsString, What)>, Errno> {
-    let twin = dir.try_clone().map_err(|_| Errno::EMFILE)?;
-    let mut entries = Vec::new();
-    for entry in Dir::from_fd(twin)?.iter() {
-        let entry = entry?;
-        let name = entry.file_name();
-        if name == c"." || name == c".." {
-            continue;
+    let (mut batch, mut entries) = (Batch::default(), Vec::new());
+    while batch.read(dir.as_fd())? {
+        for entry in batch.entries() {
+            let entry = entry?;
+            let what = match told(entry) {
+                Some(what) => what,
+                None => match fstatat(dir, entry.name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+                    Ok(stat) => What::of(stat.st_mode),
+                    Err(Errno::ENOENT) => continue,
+                    Err(errno) => return Err(errno),
+                },
+            };
+            entries.push((OsString::from_vec(entry.name.to_bytes().to_vec()), what));
         }
-        let what = match told(&entry) {
-            Some(what) => what,
-            None => match fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-                Ok(stat) => What::of(stat.st_mode),
-                Err(Errno::ENOENT) => continue,
-                Err(errno) => return Err(errno),
-            },
-        };
-        entries.push((OsString::from_vec(name.to_bytes().to_vec()), what));
     }
     Ok(entries)
 }

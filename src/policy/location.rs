@@ -14,6 +14,7 @@ use super::overlap::{Relation, relation, system};
 use crate::host::Host;
 use crate::mountinfo::{self, Mount};
 use crate::refusal::{Reason, Refusal, shown};
+use crate::within::is_within;
 
 /// A place in a filesystem, and the path that it was found by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +113,7 @@ fn top<'t>(table: &'t [Mount], path: &Path) -> Option<&'t Mount> {
     loop {
         let next = table
             .iter()
-            .filter(|mount| path.starts_with(&mount.point))
+            .filter(|mount| is_within(path, &mount.point))
             .filter(|mount| match at {
                 Some(at) => mount.parent == at.id && mount.id != at.id,
                 None => is_root(mount),
@@ -128,7 +129,7 @@ fn top<'t>(table: &'t [Mount], path: &Path) -> Option<&'t Mount> {
 /// The mounts that are seen in a folder, itself not counted.
 fn beneath<'t>(table: &'t [Mount], path: &Path) -> impl Iterator<Item = &'t Mount> {
     table.iter().filter(move |mount| {
-        mount.point.starts_with(path)
+        is_within(&mount.point, path)
             && mount.point != path
             && top(table, &mount.point).is_some_and(|top| top.id == mount.id)
     })
@@ -181,6 +182,9 @@ pub(crate) fn judge(
     host: &Host,
     table: &[Mount],
 ) -> Result<(), Refusal> {
+    if !all.iter().any(|place| is_writable(place, clone_writable)) {
+        return Ok(());
+    }
     let trees: Vec<(&Candidate, Tree)> = all
         .iter()
         .map(|found| (found, Tree::of(table, &found.granted.path)))

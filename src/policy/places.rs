@@ -9,6 +9,7 @@ use super::paths::clean;
 use crate::host::{Host, SystemShape};
 use crate::plan::step::Route;
 use crate::refusal::{Reason, Refusal, shown};
+use crate::within::is_within;
 
 /// Folders that are no clone and no out-dir, though folders in most of them are.
 const SYSTEM_FOLDERS: [&str; 25] = [
@@ -211,7 +212,11 @@ pub(crate) fn homes(own: Option<PathBuf>, passwd: &str) -> Vec<PathBuf> {
         .filter_map(|line| line.split(':').nth(5))
         .filter(|home| home.starts_with('/'))
         .map(|home| clean(Path::new(home)))
-        .filter(|home| !SERVICE_HOMES.iter().any(|place| home.starts_with(place)))
+        .filter(|home| {
+            !SERVICE_HOMES
+                .iter()
+                .any(|place| is_within(home, Path::new(place)))
+        })
         .chain(own)
         .filter(|home| home != Path::new("/"))
         .collect()

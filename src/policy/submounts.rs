@@ -8,6 +8,7 @@ use super::kinds::{Filesystem, filesystem, is_kernel_filesystem, is_unmappable};
 use crate::mountinfo::Mount;
 use crate::plan::step::Route;
 use crate::refusal::{Reason, Refusal};
+use crate::within::is_within;
 
 /// Refuses granted trees with mounts beneath them that may not be handed in, or,
 /// started by root, with filesystems that can't be id-mapped. What else can't be
@@ -38,7 +39,7 @@ fn judge_table(all: &[Candidate], route: Route, table: &[Mount]) -> Result<(), R
     for Mount { point, kind, .. } in table {
         for tree in &trees {
             let root = &tree.granted.path;
-            if !point.starts_with(root) || point == root {
+            if !is_within(point, root) || point == root {
                 continue;
             }
             if is_kernel_filesystem(kind) {

@@ -9,13 +9,13 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use nix::dir::{Dir, Entry, Type};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{Mode, fstat, fstatat};
 
 use super::kinds::What;
 use super::paths::open_without_links;
+use crate::sys::dirent::{Batch, Entry};
 use crate::sys::xattr::has_capabilities;
 
 /// What to look for.
@@ -69,8 +69,11 @@ pub(crate) fn walk(root: BorrowedFd<'_>, ask: &Ask) -> Found {
         path: PathBuf::new(),
         inside: false,
     }];
+    let mut batch = Batch::default();
     while let Some(folder) = pending.pop() {
-        match read_folder(root, &folder, ask, &mut found, &mut pending) {
+        let read = open_folder(root, &folder.path)
+            .and_then(|fd| read_folder(&fd, &mut batch, &folder, ask, &mut found, &mut pending));
+        match read {
             Ok(()) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
             Err(Errno::EACCES) if !could_be_opened(root, &folder.path, ask.command) => {}
             Err(errno) => found.closed.push((folder.path, errno)),
@@ -85,54 +88,23 @@ pub(crate) fn walk(root: BorrowedFd<'_>, ask: &Ask) -> Found {
 }
 
 fn read_folder(
-    root: BorrowedFd<'_>,
+    fd: &OwnedFd,
+    batch: &mut Batch,
     folder: &Pending,
     ask: &Ask,
     found: &mut Found,
     pending: &mut Vec<Pending>,
 ) -> Result<(), Errno> {
-    let fd = open_folder(root, &folder.path)?;
     let (gits, below) = (found.gits.len(), pending.len());
     let mut bare = Bare::default();
-    // The iterator borrows its `Dir`, so what must be asked about an entry is
-    // asked through a second descriptor.
-    let twin = fd.try_clone().map_err(|_| Errno::EMFILE)?;
-    for entry in Dir::from_fd(twin)?.iter() {
-        let entry = entry?;
-        let name = entry.file_name();
-        if name == c"." || name == c".." {
-            continue;
-        }
-        bare.meet(name.to_bytes());
-        let Some(seen) = look(fd.as_fd(), &entry, ask)? else {
-            continue;
-        };
-        let is_git = !folder.inside && name.to_bytes().eq_ignore_ascii_case(b".git");
-        let what = seen.what;
-        let is_socket = what == What::Socket && ask.sockets;
-        // Beneath a `.git` there is nothing more of git's to find.
-        let inside = folder.inside || is_git;
-        let enter = what == What::Dir && (!inside || ask.sockets || ask.foreign_to.is_some());
-        if !(seen.foreign || seen.privileged || is_git || is_socket || enter) {
-            continue;
-        }
-        let path = folder.path.join(OsStr::from_bytes(name.to_bytes()));
-        if seen.foreign {
-            found.foreign = Some(path);
-            return Ok(());
-        }
-        if seen.privileged {
-            found.privileged = Some(path);
-            return Ok(());
-        }
-        if is_git && ask.gits {
-            found.gits.push(path.clone());
-        }
-        if is_socket {
-            found.sockets.push(path.clone());
-        }
-        if enter {
-            pending.push(Pending { path, inside });
+    while batch.read(fd.as_fd())? {
+        for entry in batch.entries() {
+            let entry = entry?;
+            bare.meet(entry.name.to_bytes());
+            meet(fd, entry, folder, ask, found, pending)?;
+            if found.foreign.is_some() || found.privileged.is_some() {
+                return Ok(());
+            }
         }
     }
     let is_root = folder.path.as_os_str().is_empty();
@@ -141,6 +113,49 @@ fn read_folder(
         found.gits.truncate(gits);
         found.gits.push(folder.path.clone());
         enclose(pending, below, ask);
+    }
+    Ok(())
+}
+
+/// What one entry is to the walk.
+fn meet(
+    fd: &OwnedFd,
+    entry: Entry<'_>,
+    folder: &Pending,
+    ask: &Ask,
+    found: &mut Found,
+    pending: &mut Vec<Pending>,
+) -> Result<(), Errno> {
+    let Some(seen) = look(fd.as_fd(), entry, ask)? else {
+        return Ok(());
+    };
+    let name = entry.name.to_bytes();
+    let is_git = !folder.inside && name.eq_ignore_ascii_case(b".git");
+    let what = seen.what;
+    let is_socket = what == What::Socket && ask.sockets;
+    // Beneath a `.git` there is nothing more of git's to find.
+    let inside = folder.inside || is_git;
+    let enter = what == What::Dir && (!inside || ask.sockets || ask.foreign_to.is_some());
+    if !(seen.foreign || seen.privileged || is_git || is_socket || enter) {
+        return Ok(());
+    }
+    let path = folder.path.join(OsStr::from_bytes(name));
+    if seen.foreign {
+        found.foreign = Some(path);
+        return Ok(());
+    }
+    if seen.privileged {
+        found.privileged = Some(path);
+        return Ok(());
+    }
+    if is_git && ask.gits {
+        found.gits.push(path.clone());
+    }
+    if is_socket {
+        found.sockets.push(path.clone());
+    }
+    if enter {
+        pending.push(Pending { path, inside });
     }
     Ok(())
 }
@@ -184,12 +199,13 @@ impl Bare {
 }
 
 /// What the directory itself says that an entry is.
-pub(super) fn told(entry: &Entry) -> Option<What> {
-    Some(match entry.file_type()? {
-        Type::Directory => What::Dir,
-        Type::Socket => What::Socket,
-        Type::File => What::File,
-        Type::Symlink => What::Link,
+pub(super) fn told(entry: Entry<'_>) -> Option<What> {
+    Some(match entry.d_type {
+        libc::DT_UNKNOWN => return None,
+        libc::DT_DIR => What::Dir,
+        libc::DT_SOCK => What::Socket,
+        libc::DT_REG => What::File,
+        libc::DT_LNK => What::Link,
         _ => What::Special,
     })
 }
@@ -202,7 +218,7 @@ struct Seen {
 }
 
 /// None if it vanished.
-fn look(dir: BorrowedFd<'_>, entry: &Entry, ask: &Ask) -> Result<Option<Seen>, Errno> {
+fn look(dir: BorrowedFd<'_>, entry: Entry<'_>, ask: &Ask) -> Result<Option<Seen>, Errno> {
     if let (Some(what), None) = (told(entry), ask.foreign_to) {
         return Ok(Some(Seen {
             what,
@@ -210,7 +226,7 @@ fn look(dir: BorrowedFd<'_>, entry: &Entry, ask: &Ask) -> Result<Option<Seen>, E
             privileged: false,
         }));
     }
-    let name = entry.file_name();
+    let name = entry.name;
     match fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(Seen {
             what: What::of(stat.st_mode),

@@ -35,6 +35,7 @@ use crate::broker::log::Log;
 use crate::broker::token::Token;
 use crate::broker::totals::Totals;
 use crate::cgroup::{Leaf, Place};
+use crate::confine::seccomp;
 use crate::mount::tree;
 use crate::ns::channel::{ToJail, pair};
 use crate::ns::init::{self, Inherited};
@@ -134,6 +135,9 @@ pub fn run(
     }
     told.forked(jail.pid, leaf.as_ref())?;
     channel.send(&ToJail::Mapped).map_err(setup("send"))?;
+    let filters = seccomp::compile(&plan.confine.seccomp)?;
+    channel.send_filters(&filters).map_err(setup("send"))?;
+    drop(filters);
     // 8. From here on everything is an event, until the jail is gone.
     let door = door.map(|door| (door, &plan.exec));
     let ending = events::supervise(Supervised {

@@ -27,6 +27,9 @@ use super::door;
 
 /// Bytes moved at a time; what a pipe holds.
 const CHUNK: usize = 64 * 1024;
+/// The same, until there were as many: most commands say little, and memory that isn't
+/// touched costs nothing.
+const FIRST_CHUNK: usize = 4096;
 
 /// Bytes written at a time to what may block: a write that poll(2) allowed must
 /// not hold the event loop up on the rest of a large chunk. A pipe that is
@@ -137,7 +140,7 @@ pub(super) async fn output(
         Outer::Watched(_) if outer.is_terminal() => TERMINAL_CHUNK,
         Outer::Watched(_) => PIPE_CHUNK,
     };
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; FIRST_CHUNK];
     loop {
         is_idle.store(true, Ordering::Relaxed);
         let length = read_inner(&inner, &mut buffer).await?;
@@ -154,6 +157,9 @@ pub(super) async fn output(
         }
         if allowed < length {
             return Ok(());
+        }
+        if length == buffer.len() {
+            buffer.resize(CHUNK, 0);
         }
     }
 }
@@ -257,7 +263,7 @@ impl Input {
     /// Runs until the caller's side ends, or the command's (EPIPE). It may be dropped
     /// at any await: what is pending then is known.
     pub(super) async fn pump(&mut self) -> io::Result<()> {
-        let mut buffer = vec![0; CHUNK];
+        let mut buffer = vec![0; FIRST_CHUNK];
         loop {
             self.write_pending().await?;
             let Some(outer) = &self.outer else {
@@ -272,6 +278,9 @@ impl Input {
             }
             self.pending
                 .extend_from_slice(buffer.get(..length).unwrap_or_default());
+            if length == buffer.len() {
+                buffer.resize(CHUNK, 0);
+            }
         }
         self.end_of_input();
         self.write_pending().await

@@ -3,6 +3,8 @@
 //! its errno.
 
 #[allow(unsafe_code)]
+pub mod dirent;
+#[allow(unsafe_code)]
 pub mod fd;
 #[allow(unsafe_code)]
 pub mod ipc;

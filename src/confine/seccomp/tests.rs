@@ -182,7 +182,10 @@ fn a_plan_for_another_table_is_refused() {
         rules: rule_count(false, OnDenial::Answer),
         ceiling: CEILING + 1,
     };
-    assert_eq!(install(&plan).unwrap_err().reason, Reason::Seccomp);
+    assert_eq!(
+        compile(&plan).map(drop).unwrap_err().reason,
+        Reason::Seccomp
+    );
 }
 
 #[test]
@@ -191,5 +194,21 @@ fn no_rule_is_above_the_ceiling() {
         for call in rule.calls {
             assert!(call.number <= c_long::from(CEILING), "{}", call.name());
         }
+    }
+}
+
+#[test]
+fn a_filter_is_the_same_after_it_was_bytes() {
+    let filters = compile(&crate::plan::filter(false, OnDenial::Answer)).unwrap();
+    let steps = |filter: &[sock_filter]| -> Vec<_> {
+        let step = |step: &sock_filter| (step.code, step.jt, step.jf, step.k);
+        filter.iter().map(step).collect()
+    };
+    for filter in [&filters.command, &filters.init] {
+        let bytes = to_bytes(filter);
+        assert_eq!(steps(&from_bytes(&bytes).unwrap()), steps(filter));
+        assert!(from_bytes(&bytes[1..]).is_none(), "it isn't whole");
+        // What the kernel is given (linux/filter.h).
+        assert_eq!(bytes.len(), size_of_val(filter.as_slice()));
     }
 }
