@@ -309,22 +309,23 @@ fn is_own(link: Result<OsString, Errno>) -> Result<(), Refusal> {
 }
 
 /// `/etc/group`, or nothing: it serves a warning, and a host may have none.
-fn read_groups() -> String {
-    std::fs::read(Path::new("/etc/group"))
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .unwrap_or_default()
+fn read_groups() -> Vec<u8> {
+    std::fs::read(Path::new("/etc/group")).unwrap_or_default()
 }
 
 /// A user can't drop groups (setgroups is denied with its map), so the command
 /// keeps them; this names the ones that matter.
-fn group_warning(groups: &[u32], primary: u32, etc_group: &str) -> Option<String> {
+fn group_warning(groups: &[u32], primary: u32, etc_group: &[u8]) -> Option<String> {
     let held = |gid: u32| gid == primary || groups.contains(&gid);
     let names: Vec<&str> = etc_group
-        .lines()
+        .split(|byte| *byte == b'\n')
         .filter_map(|line| {
-            let mut fields = line.split(':');
-            let (name, gid) = (fields.next()?, fields.nth(1)?);
-            (TELLING_GROUPS.contains(&name) && held(gid.parse().ok()?)).then_some(name)
+            let mut fields = line.split(|byte| *byte == b':');
+            let (name, gid) = (fields.next()?, str::from_utf8(fields.nth(1)?).ok()?);
+            let name = TELLING_GROUPS
+                .iter()
+                .find(|known| known.as_bytes() == name)?;
+            held(gid.parse().ok()?).then_some(*name)
         })
         .collect();
     (!names.is_empty()).then(|| {
@@ -390,7 +391,7 @@ mod tests {
             (&[50], 1000, None),
             (&[], 1000, None),
         ] {
-            let warning = group_warning(groups, primary, file);
+            let warning = group_warning(groups, primary, file.as_bytes());
             match names {
                 Some(names) => assert!(warning.is_some_and(|w| w.contains(names)), "{names}"),
                 None => assert_eq!(warning, None),

@@ -60,7 +60,7 @@ impl Caller {
                     .errno(Errno::try_from(error).unwrap_or(Errno::EIO)));
             }
         };
-        Ok(places::homes(own, &String::from_utf8_lossy(&passwd)))
+        Ok(places::homes(own, &passwd))
     }
 
     /// At a terminal that is read and written, the command gets one, unless it is told

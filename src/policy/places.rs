@@ -2,6 +2,8 @@
 //! jail's own folders, not a whole home, and not at the end of a link that an
 //! untrusted tree holds.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::grant::{Candidate, Role};
@@ -206,12 +208,12 @@ fn on_broker_socket(role: Role, path: &Path) -> Result<(), Refusal> {
 /// Whole home folders: the caller's (`own`, canonical), and those of passwd(5),
 /// by their text alone, since looking at them may mount them (autofs). The caller's
 /// is one wherever it lies: a service that starts runs has its keys in `/var`.
-pub(crate) fn homes(own: Option<PathBuf>, passwd: &str) -> Vec<PathBuf> {
+pub(crate) fn homes(own: Option<PathBuf>, passwd: &[u8]) -> Vec<PathBuf> {
     passwd
-        .lines()
-        .filter_map(|line| line.split(':').nth(5))
-        .filter(|home| home.starts_with('/'))
-        .map(|home| clean(Path::new(home)))
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| line.split(|byte| *byte == b':').nth(5))
+        .filter(|home| home.starts_with(b"/"))
+        .map(|home| clean(Path::new(OsStr::from_bytes(home))))
         .filter(|home| {
             !SERVICE_HOMES
                 .iter()
@@ -353,12 +355,12 @@ mod tests {
     fn home_folders() {
         let passwd = "root:x:0:0::/root:/bin/sh\nd:x:1:1::/usr/sbin:/x\nn:x:2:2::/nonexistent:/x\n\
                       a:x:3:3::/:/x\nu:x:4:4::/home/u/:/x\nshort:x\nr:x:5:5::rel:/x\n";
-        let found = homes(Some(PathBuf::from("/h/me")), passwd);
+        let found = homes(Some(PathBuf::from("/h/me")), passwd.as_bytes());
         let expected = ["/root", "/home/u", "/h/me"].map(PathBuf::from);
         assert_eq!(found, expected);
-        assert_eq!(homes(Some(PathBuf::from("/")), ""), [] as [PathBuf; 0]);
+        assert_eq!(homes(Some(PathBuf::from("/")), b""), [] as [PathBuf; 0]);
         let service = PathBuf::from("/var/lib/ci");
-        assert_eq!(homes(Some(service.clone()), ""), [service]);
+        assert_eq!(homes(Some(service.clone()), b""), [service]);
     }
 
     #[test]
