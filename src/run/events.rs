@@ -142,7 +142,7 @@ async fn until_the_end(
     let wants_line = door.as_ref().is_some_and(|(door, _)| door.wants_line());
     supervisor.is_opening = door.is_some();
     if wants_line {
-        supervisor.hide_typing()?;
+        supervisor.ask_for_key()?;
     }
     let awaited = Awaited {
         key: wants_line.then_some(tell_line),

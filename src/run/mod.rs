@@ -7,7 +7,6 @@ mod desk;
 mod door;
 mod end;
 mod events;
-mod guard;
 mod made;
 mod not_executed;
 mod pump;
@@ -23,8 +22,8 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_dumpable;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, getppid};
 use procfs::FromRead as _;
@@ -46,8 +45,8 @@ use crate::receipt::told::Told;
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
 use crate::say;
+use crate::signals::hold;
 use crate::sys::process::{Forked, pidfd_open, pidfd_send_signal};
-use crate::sys::signal::is_ignored;
 
 pub use denials::{Denials, Denied, Program};
 pub use end::{Cause, Ending, Limit, Phase};
@@ -83,10 +82,8 @@ pub fn run(
     //    forked when the cgroup has been made, which takes that this process is alone in
     //    its own, and before there is a token, which it shouldn't have.
     let leaf = place.map(Leaf::make).transpose()?;
-    let is_key_typed = broker
-        .as_ref()
-        .is_some_and(|(_, supplies)| matches!(supplies.key, KeySource::Stdin));
-    let terminal = Terminal::prepare(!descriptors.is_empty(), is_key_typed)?;
+    let question = broker.as_ref().and_then(question);
+    let terminal = Terminal::prepare(!descriptors.is_empty(), question)?;
     let made = plan
         .make_out_dir
         .as_ref()
@@ -305,18 +302,17 @@ fn namespace_of<'made>(
         .map(|(_, fd)| fd.as_fd()))
 }
 
-/// Blocks these signals, but for those that the caller had ignored (nohup(1)): blocked,
-/// they would be delivered here all the same.
+/// See [`signals::hold`](crate::signals::hold).
+///
+/// # Errors
+/// `setup`: one of its calls.
 pub fn hold_signals(signals: impl IntoIterator<Item = Signal>) -> Result<SignalFd, Refusal> {
-    let mut held = SigSet::empty();
-    for signal in signals {
-        if !is_ignored(signal as i32).map_err(setup("rt_sigaction"))? {
-            held.add(signal);
-        }
-    }
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&held), None).map_err(setup("sigprocmask"))?;
-    SignalFd::with_flags(&held, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-        .map_err(setup("signalfd"))
+    hold(signals).map_err(|(call, errno)| setup(call)(errno))
+}
+
+/// What the key is asked for with, where its source is one that may be typed at.
+fn question((config, supplies): &(Config, Supplies)) -> Option<String> {
+    matches!(supplies.key, KeySource::Stdin).then(|| config.question())
 }
 
 /// Where argv and environ lie, which the child wipes from its copy of the memory.

@@ -1,9 +1,7 @@
 //! Signals to groom-ns: passed on, or obeyed together with the command.
 
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
-use nix::unistd::{Pid, getpid};
-
 use crate::refusal::Refusal;
+use crate::signals::stop_here;
 use crate::sys::process::pidfd_send_signal;
 
 use super::end::{End, Forced, Phase};
@@ -91,7 +89,7 @@ impl Supervisor<'_> {
         self.is_stopped = true;
         let alarm = self.clock.wake()?;
         self.told.stopped();
-        stop_here(has_terminal)?;
+        stop_here(has_terminal).map_err(|(call, errno)| setup(call)(errno))?;
         self.told.continued();
         drop(alarm);
         // With SIGCONT among them, unless the kernel has let nothing stop: a job that no
@@ -110,23 +108,11 @@ impl Supervisor<'_> {
         if self.phase >= Phase::Released && !self.jail.ended {
             self.take_terminal()?;
         } else if self.is_key_typed {
-            self.hide_typing()?;
+            self.ask_for_key()?;
         }
         if self.phase == Phase::Running {
             self.send(libc::SIGCONT);
         }
         Ok(())
     }
-}
-
-/// Stops this process, or its whole group as Ctrl-Z does, until SIGCONT.
-fn stop_here(group: bool) -> Result<(), Refusal> {
-    let whom = if group { Pid::from_raw(0) } else { getpid() };
-    kill(whom, Signal::SIGTSTP).map_err(setup("kill"))?;
-    let mut stop = SigSet::empty();
-    stop.add(Signal::SIGTSTP);
-    for how in [SigmaskHow::SIG_UNBLOCK, SigmaskHow::SIG_BLOCK] {
-        sigprocmask(how, Some(&stop), None).map_err(setup("sigprocmask"))?;
-    }
-    Ok(())
 }
