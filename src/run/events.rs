@@ -24,6 +24,7 @@ use crate::plan::step::{Inode, Times};
 use crate::receipt::told::Told;
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
+use crate::say;
 use crate::sys::watch::watch;
 
 use super::Jail;
@@ -114,6 +115,9 @@ pub(super) fn supervise(supervised: Supervised) -> Result<Ending, Refusal> {
             Supervisor::new(jail, channel, signals, terminal, clock, outputs, told);
         let end = until_the_end(&mut supervisor, &watched, input, door, &mut explainer).await;
         supervisor.leave();
+        if supervisor.is_output_lost {
+            say::note("output is lost: nobody reads it");
+        }
         supervisor.told.phase = supervisor.phase;
         let end = match end {
             Err(lost) if supervisor.phase >= Phase::Released => End::Lost(lost),
