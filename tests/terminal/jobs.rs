@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{FlowArg, tcflow};
@@ -257,38 +257,46 @@ fn assert_stays(job: Pid) {
     assert_ne!(state(job), 'T');
 }
 
-/// While its last output was awaited: by groom-ns's SIGCONT, or from within the jail.
+/// While its last output is awaited: by groom-ns's SIGCONT, or from within the jail.
 #[test]
 fn a_command_that_goes_on_at_once_stops_nobody() {
     let workspace = Workspace::new();
     for is_inner in [false, true] {
-        let mut desk = Desk::new(&workspace);
-        let until_stopped = "until grep -q \"^State:.T\" /proc/$$/status; do :; done";
-        let inner = format!("({until_stopped}; kill -CONT $$) & ");
-        let script = format!(
-            "echo ru''ns; read x; {}echo out; kill -STOP $$; echo on''ward; read x; echo \"<$x>\"",
-            if is_inner { &inner } else { "" }
-        );
-        desk.line(&format!("$G -- sh -c '{script}'"));
-        desk.wait_for("runs");
-        let job = desk.foreground();
-        let command = command_of(job);
-        tcflow(desk.terminal(), FlowArg::TCOOFF).expect("our terminal");
-        desk.keys("\r");
-        if !is_inner {
-            wait_until("the command has stopped itself", || state(command) == 'T');
-            kill(job, Signal::SIGCONT).expect("our job");
-        }
-        wait_until("the command goes on", || {
-            status_field(command.as_raw(), "State:").starts_with('S')
-        });
-        tcflow(desk.terminal(), FlowArg::TCOON).expect("our terminal");
-        desk.wait_for("onward");
-        assert_stays(job);
-        desk.keys("still here\r");
-        desk.wait_for("<still here>");
-        desk.wait_for(PROMPT);
+        let is_in_time = (0..10).any(|_| goes_on_in_time(&workspace, is_inner));
+        assert!(is_in_time, "vacuous: its output isn't awaited so long");
     }
+}
+
+/// False where the machine took longer than groom-ns awaits the output.
+fn goes_on_in_time(workspace: &Workspace, is_inner: bool) -> bool {
+    let mut desk = Desk::new(workspace);
+    let inner = "(until grep -q \"^State:.T\" /proc/$$/status; do :; done; kill -CONT $$) & ";
+    let inner = if is_inner { inner } else { "" };
+    let script = format!("echo ru''ns; read x; {inner}echo out; kill -STOP $$; exec cat");
+    desk.line(&format!("$G -- sh -c '{script}'"));
+    desk.wait_for("runs");
+    let job = desk.foreground();
+    let command = command_of(job);
+    tcflow(desk.terminal(), FlowArg::TCOOFF).expect("our terminal");
+    let start = Instant::now();
+    desk.keys("\r");
+    if !is_inner {
+        wait_until("the command has stopped itself", || state(command) == 'T');
+        kill(job, Signal::SIGCONT).expect("our job");
+    }
+    let name = || status_field(command.as_raw(), "Name:");
+    wait_until("the command goes on", || name() == "cat");
+    if start.elapsed() > Duration::from_millis(500) {
+        return false;
+    }
+    tcflow(desk.terminal(), FlowArg::TCOON).expect("our terminal");
+    desk.wait_for("out");
+    assert_stays(job);
+    desk.line("still here");
+    desk.wait_for("still here\r\nstill here");
+    desk.keys(b"\x04");
+    desk.wait_for(PROMPT);
+    true
 }
 
 #[test]

@@ -178,6 +178,30 @@ fn a_broker_alone_asks_for_it() {
     type_it(&mut desk, &before);
 }
 
+/// dash: bash would put the terminal back itself.
+#[test]
+fn a_stop_while_it_is_asked_for_leaves_the_terminal_as_it_was() {
+    let workspace = Workspace::new();
+    for line in [broker(&workspace), format!("{RUN} {COMMAND}")] {
+        let mut desk = Desk::with(&workspace, &["dash", "-i"]);
+        desk.wait_for(PROMPT);
+        let before = desk.mode();
+        desk.line(&line);
+        desk.wait_for("key for 127.0.0.1: ");
+        wait_until_hidden(&desk);
+        desk.keys(b"\x1a");
+        desk.wait_for(PROMPT);
+        assert!(desk.mode() == before, "it isn't as it was");
+        desk.line("fg");
+        desk.wait_for("key for 127.0.0.1: ");
+        wait_until_hidden(&desk);
+        desk.keys(b"\x03");
+        desk.wait_for(PROMPT);
+        assert!(desk.mode() == before, "it isn't as it was");
+        assert_eq!(desk.run("echo $?").trim(), "125");
+    }
+}
+
 /// From a script: an interactive shell would put the terminal back itself.
 #[test]
 fn a_signal_while_a_broker_asks_leaves_the_terminal_as_it_was() {
