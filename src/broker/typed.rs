@@ -89,8 +89,8 @@ fn obey(signal: Signal, terminal: &mut Callers) -> Result<(), Refusal> {
     match signal {
         Signal::SIGTSTP => {
             terminal.give_back();
-            stop_here(false).map_err(|(call, errno)| setup(call)(errno))?;
-            terminal.want(Wanted::Asking)
+            // It is asked again when the SIGCONT is read, or by and by where nothing stopped.
+            stop_here(false).map_err(|(call, errno)| setup(call)(errno))
         }
         Signal::SIGCONT => terminal.want(Wanted::Asking),
         _ => Err(

@@ -199,6 +199,8 @@ fn a_stop_while_it_is_asked_for_leaves_the_terminal_as_it_was() {
         desk.wait_for(PROMPT);
         assert!(desk.mode() == before, "it isn't as it was");
         assert_eq!(desk.run("echo $?").trim(), "125");
+        let seen = String::from_utf8_lossy(&desk.seen()).into_owned();
+        assert_eq!(seen.matches("key for").count(), 2, "{seen}");
     }
 }
 
