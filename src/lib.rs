@@ -29,5 +29,7 @@ pub mod refusal;
 pub mod run;
 pub mod sabotage;
 pub mod say;
+pub mod signals;
 pub mod sys;
+pub mod tty;
 mod within;

@@ -49,15 +49,21 @@ pub fn note(text: impl Display) {
     in_time(&format_args!("groom-ns: {text}"));
 }
 
-/// Writes one line. A reader that doesn't read holds nothing up: what it leaves no room for
-/// is lost.
+/// Writes this at a terminal that somebody types at, whatever standard error is.
+pub fn at_terminal(terminal: BorrowedFd, text: &str) {
+    write_in_time(terminal, text.as_bytes());
+}
+
+/// Writes one line.
 fn in_time(text: &impl Display) {
+    write_in_time(stderr().as_fd(), ended(text).as_bytes());
+}
+
+/// A reader that doesn't read holds nothing up: what it leaves no room for is lost.
+fn write_in_time(fd: BorrowedFd, bytes: &[u8]) {
     let start = Instant::now();
     let waited = Duration::from_micros(WAITED.load(Ordering::Relaxed));
-    write_until(
-        start + PATIENCE.saturating_sub(waited),
-        ended(text).as_bytes(),
-    );
+    write_until(start + PATIENCE.saturating_sub(waited), fd, bytes);
     let taken = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
     WAITED.fetch_add(taken, Ordering::Relaxed);
 }
@@ -69,11 +75,10 @@ static WAITED: AtomicU64 = AtomicU64::new(0);
 /// A write to a pipe that has room for something takes so many bytes (pipe(7)).
 const PIECE: usize = 4096;
 
-/// Writes to standard error what there is room for by then.
-fn write_until(end: Instant, bytes: &[u8]) {
-    let shared = stderr();
-    let own = open_unwaiting_if_terminal(shared.as_fd());
-    let fd = own.as_ref().map_or(shared.as_fd(), AsFd::as_fd);
+/// Writes what there is room for by then.
+fn write_until(end: Instant, shared: BorrowedFd, bytes: &[u8]) {
+    let own = open_unwaiting_if_terminal(shared);
+    let fd = own.as_ref().map_or(shared, AsFd::as_fd);
     let mut left = bytes;
     while !left.is_empty() && has_room_by(end, fd) {
         let piece = left.get(..PIECE.min(left.len())).unwrap_or_default();
@@ -94,6 +99,11 @@ const A_MOMENT: Duration = Duration::from_millis(2);
 pub fn open_unwaiting_if_terminal(fd: BorrowedFd) -> Option<OwnedFd> {
     let terminal = Some(fd).filter(BorrowedFd::is_terminal);
     terminal.and_then(|terminal| open_unwaiting(terminal).ok())
+}
+
+/// The same descriptor, or in its place one for the same terminal whose writes don't wait.
+pub fn unwaiting(fd: OwnedFd) -> OwnedFd {
+    open_unwaiting_if_terminal(fd.as_fd()).unwrap_or(fd)
 }
 
 /// Whether a write(2) to `fd` of [at most a page](PIECE) neither waits nor is cut short, or
@@ -148,7 +158,7 @@ pub fn remark(text: impl Display) {
 pub fn step(text: impl Display) {
     if says(Loudness::Verbose) {
         let line = format_args!("{} {text}", painted(DIM, "groom-ns:")).to_string();
-        write_until(Instant::now(), ended(&line).as_bytes());
+        write_until(Instant::now(), stderr().as_fd(), ended(&line).as_bytes());
     }
 }
 

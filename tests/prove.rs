@@ -13,10 +13,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 use common::host::{checkout, chmod, install};
-use common::jail::{binary, spawn};
+use common::jail::{binary, pid_of, spawn};
 use common::{Folder, Run, finish, is_root, path_str};
 
 /// What can't be shown as a normal user, whose attempts fail outside too.
@@ -210,7 +209,7 @@ fn signalled(folder: &Path, signal: Signal) -> Run {
         let mut made = fs::read_dir(folder).expect("a folder");
         made.next().is_some()
     });
-    let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+    let pid = pid_of(&child);
     kill(pid, signal).expect("it runs");
     finish(child)
 }

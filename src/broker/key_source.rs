@@ -56,12 +56,7 @@ impl KeySource {
     /// `Reason::Key`, with the source as its subject and nothing of the key in it.
     pub fn read(self) -> Result<Key, Refusal> {
         let subject = self.flag();
-        let read_failed = |errno| {
-            Refusal::new(Reason::Key, "read the key")
-                .about(subject.clone())
-                .errno(errno)
-                .remedy("name a source that can be read")
-        };
+        let read_failed = |errno| unreadable(&subject, errno);
         let page = match self {
             KeySource::Env(page, _) => page,
             KeySource::File(fd, _) => {
@@ -87,6 +82,14 @@ impl KeySource {
 }
 
 const STDIN_FLAG: &str = "--key-stdin";
+
+/// The refusal of a key whose source, that this flag named, can't be read.
+pub(crate) fn unreadable(flag: &str, errno: Errno) -> Refusal {
+    Refusal::new(Reason::Key, "read the key")
+        .about(flag)
+        .errno(errno)
+        .remedy("name a source that can be read")
+}
 
 /// Collects the first line of standard input byte by byte, in memory for a secret.
 pub struct LineReader(SecretPage);

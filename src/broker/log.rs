@@ -101,7 +101,7 @@ impl Log {
         let is_file = fstat(&fd)
             .is_ok_and(|stat| stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits());
         let sink = Sink {
-            fd,
+            fd: say::unwaiting(fd),
             is_file,
             buffer: Vec::new(),
             lines: 0,
@@ -270,7 +270,7 @@ impl Sink {
     fn write(&mut self) {
         let is_cut = self.last != b'\n';
         if is_cut {
-            // What a full disk cut is a line of its own.
+            // What a full disk or a terminal cut is a line of its own.
             self.buffer.insert(0, b'\n');
         }
         let (written, failure) = self.write_whole();
@@ -290,8 +290,8 @@ impl Sink {
         self.is_due = false;
     }
 
-    /// One write(2), which doesn't wait; another only where a signal or a full disk
-    /// cut it. Says how many bytes were written, and what kept the rest.
+    /// One write(2), which doesn't wait; another only where a signal, a full disk or a
+    /// terminal cut it. Says how many bytes were written, and what kept the rest.
     fn write_whole(&self) -> (usize, Option<Errno>) {
         let mut written = 0;
         while let Some(left) = self.buffer.get(written..).filter(|left| !left.is_empty()) {

@@ -7,6 +7,7 @@
 
 pub mod alone;
 pub mod answer;
+mod bound;
 pub mod connection;
 pub mod exchange;
 pub mod fields;
@@ -26,6 +27,7 @@ pub mod shim;
 pub mod stream;
 pub mod token;
 pub mod totals;
+mod typed;
 pub mod upstream;
 pub mod usage;
 
@@ -82,6 +84,11 @@ impl Config {
             Scheme::Https => roots::client_config(&self.roots).map(Some),
             Scheme::Http => Ok(None),
         }
+    }
+
+    /// What a key that is typed is asked for with.
+    pub(crate) fn question(&self) -> String {
+        format!("key for {}: ", self.upstream.host)
     }
 }
 

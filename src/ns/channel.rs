@@ -48,6 +48,8 @@ pub enum FromJail {
     Executing,
     /// A signal has stopped the command; it goes on when it gets SIGCONT.
     Stopped,
+    /// It goes on.
+    Continued,
     /// A step failed; the command has not run.
     Refused(Refusal),
     /// execve(2) failed; nothing ran.

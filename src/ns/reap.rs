@@ -26,7 +26,7 @@ pub const PASSED_ON: [Signal; 9] = [
 ];
 
 /// Waits for the command to end, reaping whatever else ends, passing on the supervisor's
-/// signals, and telling it when the command is stopped.
+/// signals, and telling it when the command is stopped, and goes on.
 pub(super) fn until_the_end(command: Pid, channel: &Channel) -> FromJail {
     let mut awaited = SigSet::empty();
     awaited.add(Signal::SIGCHLD);
@@ -75,7 +75,8 @@ fn to_group(signal: Signal, command: Pid) {
 /// Reaps all that has ended; the command's end if it is among them.
 fn reap(command: Pid, channel: &Channel) -> Option<FromJail> {
     loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
+        let stops = WaitPidFlag::WUNTRACED | WaitPidFlag::WCONTINUED;
+        match waitpid(None, Some(WaitPidFlag::WNOHANG | stops)) {
             Ok(WaitStatus::Exited(pid, code)) if pid == command => {
                 return Some(FromJail::Exited(code));
             }
@@ -85,6 +86,9 @@ fn reap(command: Pid, channel: &Channel) -> Option<FromJail> {
             Ok(WaitStatus::Stopped(pid, _)) if pid == command => {
                 // A supervisor that is gone takes this process with it.
                 let _ = channel.send(&FromJail::Stopped);
+            }
+            Ok(WaitStatus::Continued(pid)) if pid == command => {
+                let _ = channel.send(&FromJail::Continued);
             }
             Ok(WaitStatus::StillAlive) | Err(_) => return None,
             Ok(_) => {}

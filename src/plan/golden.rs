@@ -209,13 +209,18 @@ fn broker_plan(route: Route) -> Plan {
         name: "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC".to_owned(),
         value: EnvValue::Callers(c"0".into()),
     }];
+    made(&policy, route)
+}
+
+/// The plan for a command of uid 1000, inside and outside.
+fn made(policy: &Policy, route: Route) -> Plan {
     let identity = Identity {
         route,
         host: ids(1000),
         inside: ids(1000),
         groups: Vec::new(),
     };
-    super::make(&policy, &host(route), identity)
+    super::make(policy, &host(route), identity)
 }
 
 /// A clone that is a linked worktree.
@@ -237,13 +242,7 @@ fn linked_plan(route: Route) -> Plan {
         common: granted("/data/main/.git", GrantedKind::Dir, 30, 1000),
     });
     policy.warnings = vec!["what git lacks".to_owned()];
-    let identity = Identity {
-        route,
-        host: ids(1000),
-        inside: ids(1000),
-        groups: Vec::new(),
-    };
-    super::make(&policy, &host(route), identity)
+    made(&policy, route)
 }
 
 fn compare(name: &str, found: &str) {

@@ -68,10 +68,10 @@ pub enum Event<'run> {
 }
 
 impl Status {
-    /// Lines to this descriptor.
+    /// Lines to this descriptor, which is owned.
     pub fn to(fd: Option<OwnedFd>) -> Status {
         Status {
-            fd,
+            fd: fd.map(say::unwaiting),
             ..Status::default()
         }
     }

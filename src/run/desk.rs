@@ -16,11 +16,11 @@ use super::supervisor::Supervisor;
 use super::terminal::Terminal;
 
 impl Supervisor<'_> {
-    /// Keeps the key, which is typed next, off the screen.
-    pub(super) fn hide_typing(&mut self) -> Result<(), Refusal> {
+    /// Asks for the key, where it is typed.
+    pub(super) fn ask_for_key(&mut self) -> Result<(), Refusal> {
         self.is_key_typed = true;
         match &mut self.terminal {
-            Some(terminal) => terminal.quiet(),
+            Some(terminal) => terminal.ask(),
             None => Ok(()),
         }
     }

@@ -10,7 +10,7 @@ use tokio::io::Interest;
 use tokio::sync::oneshot;
 
 use crate::broker::key::Key;
-use crate::broker::key_source::{KeySource, LineReader};
+use crate::broker::key_source::{self, KeySource, LineReader};
 use crate::broker::log::Log;
 use crate::broker::serve::{Listener, Peers, Service};
 use crate::broker::token::Token;
@@ -140,8 +140,6 @@ pub(super) async fn key_line<D: Descriptor + AsFd>(outer: &Outer<D>) -> Result<K
 }
 
 fn unreadable(error: &io::Error) -> Refusal {
-    Refusal::new(Reason::Key, "read the key")
-        .about("--key-stdin")
-        .errno(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
-        .remedy("name a source that can be read")
+    let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+    key_source::unreadable("--key-stdin", errno)
 }

@@ -24,6 +24,7 @@ use crate::plan::step::{Inode, Times};
 use crate::receipt::told::Told;
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
+use crate::say;
 use crate::sys::watch::watch;
 
 use super::Jail;
@@ -114,6 +115,9 @@ pub(super) fn supervise(supervised: Supervised) -> Result<Ending, Refusal> {
             Supervisor::new(jail, channel, signals, terminal, clock, outputs, told);
         let end = until_the_end(&mut supervisor, &watched, input, door, &mut explainer).await;
         supervisor.leave();
+        if supervisor.is_output_lost {
+            say::note("output is lost: nobody reads it");
+        }
         supervisor.told.phase = supervisor.phase;
         let end = match end {
             Err(lost) if supervisor.phase >= Phase::Released => End::Lost(lost),
@@ -142,7 +146,7 @@ async fn until_the_end(
     let wants_line = door.as_ref().is_some_and(|(door, _)| door.wants_line());
     supervisor.is_opening = door.is_some();
     if wants_line {
-        supervisor.hide_typing()?;
+        supervisor.ask_for_key()?;
     }
     let awaited = Awaited {
         key: wants_line.then_some(tell_line),

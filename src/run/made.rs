@@ -8,12 +8,96 @@ use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, fstatat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat};
 
+use crate::broker::Config;
+use crate::broker::key_source::KeySource;
+use crate::broker::log::Log;
+use crate::broker::token::Token;
+use crate::broker::totals::Totals;
+use crate::cgroup::{Leaf, Place};
 use crate::mount::tree;
 use crate::ns::diagnose::UNMAPPED;
-use crate::plan::step::{Inode, MakeDir};
-use crate::policy::{Held, LogFile};
+use crate::plan::step::{Inode, MakeDir, Plan};
+use crate::policy::{Held, LogFile, Supplies};
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
+
+use super::door::Door;
+use super::setup;
+use super::terminal::Terminal;
+
+/// What is made on the host before the fork. Dropped, it is taken back, in this order.
+pub(super) struct Made<'held> {
+    log: Option<MadeLog>,
+    pub(super) door: Option<Door>,
+    dir: Option<MadeDir<'held>>,
+    pub(super) terminal: Option<Terminal>,
+    pub(super) leaf: Option<Leaf>,
+}
+
+impl<'held> Made<'held> {
+    /// A terminal's guard is forked when the cgroup has been made, which takes that this
+    /// process is alone in its own, and before there is a token, which it shouldn't have.
+    pub(super) fn make(
+        plan: &'held Plan,
+        held: &'held Held,
+        place: Option<Place>,
+        broker: Option<(Config, Supplies)>,
+        totals: Option<Totals>,
+    ) -> Result<Self, Refusal> {
+        let leaf = place.map(Leaf::make).transpose()?;
+        let question = broker.as_ref().and_then(question);
+        let terminal = Terminal::prepare(!plan.terminal().is_empty(), question)?;
+        let make_dir = |path| MadeDir::make(path, held);
+        let dir = plan.make_out_dir.as_ref().map(make_dir).transpose()?;
+        let broker = broker.map(|broker| make_door(broker, totals)).transpose()?;
+        let (door, log) = broker.unzip();
+        Ok(Made {
+            log: log.flatten(),
+            door,
+            dir,
+            terminal,
+            leaf,
+        })
+    }
+
+    /// Of the out-dir, if one was made.
+    pub(super) fn inode(&self) -> Option<Inode> {
+        self.dir.as_ref().map(|dir| dir.inode)
+    }
+
+    pub(super) fn keep(self) {
+        self.dir.into_iter().for_each(MadeDir::keep);
+        self.log.into_iter().for_each(MadeLog::keep);
+    }
+}
+
+/// What the key is asked for with, where it may be typed.
+fn question((config, supplies): &(Config, Supplies)) -> Option<String> {
+    matches!(supplies.key, KeySource::Stdin).then(|| config.question())
+}
+
+/// What the broker is made of: its log is opened, and its token drawn.
+fn make_door(
+    (config, supplies): (Config, Supplies),
+    totals: Option<Totals>,
+) -> Result<(Door, Option<MadeLog>), Refusal> {
+    let token = Token::make(config.provider.token_prefix()).map_err(setup("getrandom"))?;
+    let (log, made) = match supplies.log {
+        Some(file) => {
+            let (fd, is_new) = file.open()?;
+            let made = is_new.then(|| MadeLog::new(file, &fd)).transpose();
+            (Log::to(fd), made.map_err(setup("fstat"))?)
+        }
+        None => (Log::default(), None),
+    };
+    let door = Door {
+        config,
+        key: supplies.key,
+        token,
+        log: log.counted(totals),
+    };
+    Ok((door, made))
+}
 
 /// An out-dir that was made for this run. Dropped, it is removed again; if it
 /// isn't empty by then, rmdir(2) leaves it alone.

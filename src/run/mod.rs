@@ -7,7 +7,6 @@ mod desk;
 mod door;
 mod end;
 mod events;
-mod guard;
 mod made;
 mod not_executed;
 mod pump;
@@ -23,21 +22,17 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_dumpable;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, getppid};
 use procfs::FromRead as _;
 
 use crate::broker::Config;
-use crate::broker::key_source::KeySource;
-use crate::broker::log::Log;
-use crate::broker::token::Token;
-use crate::broker::totals::Totals;
 use crate::cgroup::{Leaf, Place};
 use crate::confine::seccomp;
 use crate::mount::tree;
-use crate::ns::channel::{ToJail, pair};
+use crate::ns::channel::{Channel, ToJail, pair};
 use crate::ns::init::{self, Inherited};
 use crate::ns::reap::PASSED_ON;
 use crate::ns::{enter, stdio::Stdio};
@@ -47,8 +42,8 @@ use crate::receipt::told::Told;
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
 use crate::say;
+use crate::signals::hold;
 use crate::sys::process::{Forked, pidfd_open, pidfd_send_signal};
-use crate::sys::signal::is_ignored;
 
 pub use denials::{Denials, Denied, Program};
 pub use end::{Cause, Ending, Limit, Phase};
@@ -56,10 +51,8 @@ pub use signals::TELLS_TO_END;
 
 use bounds::Bounds;
 use denials::Explainer;
-use door::Door;
 use events::Supervised;
-use made::{MadeDir, MadeLog};
-use terminal::Terminal;
+use made::Made;
 
 /// Carries out a plan. Returns how the run ended; an error
 /// means that the command has not run, and that nothing of the attempt is left.
@@ -71,88 +64,77 @@ pub fn run(
     broker: Option<(Config, Supplies)>,
     told: &mut Told,
 ) -> Result<Ending, Refusal> {
-    // 1. What the command gets as descriptors 0 to 2, and where systemd has its say, the
-    //    cgroup that the jail's will be made in: nothing is made yet, and a signal ends
-    //    this process at once.
-    let descriptors = plan.terminal();
-    let mut stdio = Stdio::prepare(plan.identity.host, descriptors)?;
+    // 1. What the command gets as descriptors 0 to 2, and where its cgroup will be, where
+    //    systemd has a say: nothing is made yet, and a signal ends this process at once.
+    let mut stdio = Stdio::prepare(plan.identity.host, plan.terminal())?;
     let place = plan.cgroup.as_ref().map(Place::come_by).transpose()?;
-    // 2. Signals wait from here on, so that none leaves behind what is made next, and
-    //    none is lost around the fork.
+    // 2. Signals wait from here on: none leaves behind what is made next, or is lost.
     let signals = hold_signals(PASSED_ON)?;
-    // 3. What is made on the host, taken back if nothing runs. A terminal's guard is
-    //    forked when the cgroup has been made, which takes that this process is alone in
-    //    its own, and before there is a token, which it shouldn't have.
-    let leaf = place.map(Leaf::make).transpose()?;
-    let is_key_typed = broker
-        .as_ref()
-        .is_some_and(|(_, supplies)| matches!(supplies.key, KeySource::Stdin));
-    let terminal = Terminal::prepare(!descriptors.is_empty(), is_key_typed)?;
-    let made = plan
-        .make_out_dir
-        .as_ref()
-        .map(|dir| MadeDir::make(dir, held))
-        .transpose()?;
-    let make_door = |broker| make_door(broker, told.totals());
-    let (door, log) = broker.map(make_door).transpose()?.unzip();
-    let made_inode = made.as_ref().map(|dir| dir.inode);
+    // 3. What is made on the host, taken back if nothing runs.
+    let mut made = Made::make(plan, held, place, broker, told.totals())?;
     // 4. Root opens the sources itself: the jail's processes may not reach them.
-    let trees = match plan.identity.route {
-        Route::Root => open_trees(plan, made_inode)?,
-        Route::User => BTreeMap::new(),
-    };
+    let trees = sources(plan, made.inode())?;
     let (channel, theirs) = pair().map_err(setup("socketpair"))?;
     let strings = strings_in_memory()?;
     // 5. The fork, in the jail's cgroup. The child never comes back from `init::main`.
     let pumps = std::mem::take(&mut stdio.pumps);
-    let Some(mut jail) = fork(plan, leaf.as_ref())? else {
-        let token = door.map(|door| door.token.expose().to_owned());
-        drop((channel, signals, caller, pumps, terminal));
+    let Some(mut jail) = fork(plan, made.leaf.as_ref())? else {
+        drop((channel, signals, caller, pumps, made.terminal.take()));
         init::main(
             plan,
             Inherited {
                 channel: theirs,
                 stdio,
                 trees,
-                made: made_inode,
-                token,
+                made: made.inode(),
+                token: made.door.map(|door| door.token.expose().to_owned()),
                 strings,
                 is_recorded: told.is_recorded(),
             },
         )
     };
     drop((theirs, stdio, trees));
-    say::step(format_args!("pid 1 of the jail is pid {}", jail.pid));
-    // 6. Its maps, which only a process outside may write.
-    enter::write_maps(jail.pid, &plan.identity)?;
-    // 7. Whom the broker serves, while pid 1, which waits for the next line, is dumpable;
-    //    this process isn't from here on: none of the same user's reads the key in it.
-    if plan.broker.is_some() {
-        jail.peers = Some(enter::pid_namespace(jail.pid)?);
-        if stands(Mechanism::UndumpableBroker) {
-            set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
-        }
-    }
-    told.forked(jail.pid, leaf.as_ref())?;
-    channel.send(&ToJail::Mapped).map_err(setup("send"))?;
-    let filters = seccomp::compile(&plan.confine.seccomp)?;
-    channel.send_filters(&filters).map_err(setup("send"))?;
-    drop(filters);
-    // 8. From here on everything is an event, until the jail is gone.
-    let door = door.map(|door| (door, &plan.exec));
+    // 6. What only a process outside can do for it; then it goes on.
+    introduce(plan, &mut jail)?;
+    told.forked(jail.pid, made.leaf.as_ref())?;
+    set_building(plan, &channel)?;
+    // 7. From here on everything is an event, until the jail is gone.
     let ending = events::supervise(Supervised {
         jail,
         channel: &channel,
         signals: &signals,
         caller: caller.pidfd,
         pumps,
-        terminal,
+        terminal: made.terminal.take(),
         times: plan.times,
-        bounds: Bounds::new(plan, leaf.as_ref()),
-        door,
+        bounds: Bounds::new(plan, made.leaf.as_ref()),
+        door: made.door.take().map(|door| (door, &plan.exec)),
         explainer: Explainer::new(&plan.confine, told.runs()),
         told,
     })?;
+    // 8. It has run, or may have: what was made stays.
+    say_end(plan, &ending);
+    made.keep();
+    Ok(ending)
+}
+
+/// Writes its maps, and finds out whom the broker serves: while pid 1, which waits for the
+/// next line, is dumpable. This process isn't from here on, if it has a broker: none of the
+/// same user's reads the key in it.
+fn introduce(plan: &Plan, jail: &mut Jail) -> Result<(), Refusal> {
+    say::step(format_args!("pid 1 of the jail is pid {}", jail.pid));
+    enter::write_maps(jail.pid, &plan.identity)?;
+    if plan.broker.is_some() {
+        jail.peers = Some(enter::pid_namespace(jail.pid)?);
+        if stands(Mechanism::UndumpableBroker) {
+            set_dumpable(false).map_err(setup("prctl(PR_SET_DUMPABLE)"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Says how the run ended, and why, where the command was none.
+fn say_end(plan: &Plan, ending: &Ending) {
     say::step(format_args!(
         "the command ended, and the jail with it: exit code {}",
         ending.code
@@ -163,13 +145,13 @@ pub fn run(
             say::note(why);
         }
     }
-    if let Some(dir) = made {
-        dir.keep();
-    }
-    if let Some(Some(log)) = log {
-        log.keep();
-    }
-    Ok(ending)
+}
+
+/// Pid 1 may build, and gets what was compiled meanwhile.
+fn set_building(plan: &Plan, channel: &Channel) -> Result<(), Refusal> {
+    channel.send(&ToJail::Mapped).map_err(setup("send"))?;
+    let filters = seccomp::compile(&plan.confine.seccomp)?;
+    channel.send_filters(&filters).map_err(setup("send"))
 }
 
 /// Forks pid 1, within its cgroup if it has one. None: this is pid 1.
@@ -186,29 +168,6 @@ fn fork(plan: &Plan, leaf: Option<&Leaf>) -> Result<Option<Jail>, Refusal> {
     };
     leaf.map_or(Ok(()), |leaf| leaf.leave(pid))?;
     Ok(Some(jail))
-}
-
-/// What the broker is made of: its log is opened, and its token drawn.
-fn make_door(
-    (config, supplies): (Config, Supplies),
-    totals: Option<Totals>,
-) -> Result<(Door, Option<MadeLog>), Refusal> {
-    let token = Token::make(config.provider.token_prefix()).map_err(setup("getrandom"))?;
-    let (log, made) = match supplies.log {
-        Some(file) => {
-            let (fd, is_new) = file.open()?;
-            let made = is_new.then(|| MadeLog::new(file, &fd)).transpose();
-            (Log::to(fd), made.map_err(setup("fstat"))?)
-        }
-        None => (Log::default(), None),
-    };
-    let door = Door {
-        config,
-        key: supplies.key,
-        token,
-        log: log.counted(totals),
-    };
-    Ok((door, made))
 }
 
 /// Pid 1 of the jail. Dropped, it is killed and reaped: the kernel kills every
@@ -277,6 +236,14 @@ impl Caller {
     }
 }
 
+/// The sources that the supervisor opens, by target.
+fn sources(plan: &Plan, made: Option<Inode>) -> Result<BTreeMap<PathBuf, OwnedFd>, Refusal> {
+    match plan.identity.route {
+        Route::Root => open_trees(plan, made),
+        Route::User => Ok(BTreeMap::new()),
+    }
+}
+
 /// Every bind's source, opened and mapped, by target.
 pub(crate) fn open_trees(
     plan: &Plan,
@@ -309,18 +276,12 @@ fn namespace_of<'made>(
         .map(|(_, fd)| fd.as_fd()))
 }
 
-/// Blocks these signals, but for those that the caller had ignored (nohup(1)): blocked,
-/// they would be delivered here all the same.
+/// See [`signals::hold`](crate::signals::hold).
+///
+/// # Errors
+/// `setup`: one of its calls.
 pub fn hold_signals(signals: impl IntoIterator<Item = Signal>) -> Result<SignalFd, Refusal> {
-    let mut held = SigSet::empty();
-    for signal in signals {
-        if !is_ignored(signal as i32).map_err(setup("rt_sigaction"))? {
-            held.add(signal);
-        }
-    }
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&held), None).map_err(setup("sigprocmask"))?;
-    SignalFd::with_flags(&held, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-        .map_err(setup("signalfd"))
+    hold(signals).map_err(|(call, errno)| setup(call)(errno))
 }
 
 /// Where argv and environ lie, which the child wipes from its copy of the memory.

@@ -1,9 +1,11 @@
 //! Signals to groom-ns: passed on, or obeyed together with the command.
 
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
-use nix::unistd::{Pid, getpid};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::refusal::Refusal;
+use crate::signals::stop_here;
 use crate::sys::process::pidfd_send_signal;
 
 use super::end::{End, Forced, Phase};
@@ -13,6 +15,11 @@ use super::terminal::Terminal;
 
 /// Signals after which a run isn't kept waiting by a reader that doesn't read.
 pub const TELLS_TO_END: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
+
+/// How long after a signal that stops most commands a stop of the command's is its answer;
+/// a program may put its screen in order before. One that ignores it is as it would be
+/// without groom-ns: nothing stops.
+const ANSWER: Duration = Duration::from_secs(2);
 
 impl Supervisor<'_> {
     /// Handles the pending signals, in the kernel's order.
@@ -33,13 +40,14 @@ impl Supervisor<'_> {
         let runs = self.phase == Phase::Running && !self.jail.ended;
         match signal {
             libc::SIGCONT => self.go_on()?,
-            libc::SIGTSTP if !runs => {
-                self.is_told_to_stop = true;
-                return self.stop();
-            }
+            libc::SIGTSTP if !runs => return self.stop(),
             libc::SIGTSTP => {
-                self.is_told_to_stop = true;
                 self.send(signal);
+                if self.is_command_stopped {
+                    // It won't answer.
+                    return self.stop();
+                }
+                self.stop_awaited_until = Some(Instant::now() + ANSWER);
             }
             // The kernel tells the command, where its terminal gets another size.
             libc::SIGWINCH if self.resize() || !runs => {}
@@ -50,9 +58,11 @@ impl Supervisor<'_> {
             }
             libc::SIGTERM if !self.clock.tell_to_end() => self.force(Forced::Again),
             _ => {
-                // A run that is to end doesn't stop.
-                self.is_told_to_stop &= !TELLS_TO_END.contains(&signal);
-                self.is_told_to_end |= TELLS_TO_END.contains(&signal);
+                if TELLS_TO_END.contains(&signal) {
+                    // A run that is to end doesn't stop.
+                    self.stop_awaited_until = None;
+                    self.is_told_to_end = true;
+                }
                 self.send(signal);
             }
         }
@@ -75,23 +85,42 @@ impl Supervisor<'_> {
         self.terminal.as_ref().is_some_and(Terminal::resize)
     }
 
-    /// The command was stopped, and so is this process, so that the shell which started it
-    /// can go on: after a Ctrl-Z with all of its job, after a SIGTSTP alone. A command that
-    /// stopped by itself and has no terminal stays as it is.
-    pub(super) fn stop(&mut self) -> Result<Option<End>, Refusal> {
+    /// The command was stopped, and what it wrote is shown. So is this process, where a
+    /// shell has to know: the jail's terminal has the foreground, or this process was told
+    /// to stop. A command that stopped by itself, elsewhere, stays as it is: this process
+    /// has to see its caller's end and the time.
+    pub(super) fn command_stopped(&mut self) -> Result<Option<End>, Refusal> {
         self.settles_by = None;
+        let is_answer = self
+            .stop_awaited_until
+            .take()
+            .is_some_and(|end| Instant::now() < end);
         let has_terminal = self.terminal.as_ref().is_some_and(Terminal::is_taken);
-        if !has_terminal && !self.is_told_to_stop {
-            return Ok(None);
+        if has_terminal || is_answer {
+            return self.stop();
         }
+        Ok(None)
+    }
+
+    /// The command goes on: this process needn't stop any more.
+    pub(super) fn goes_on(&mut self) {
+        self.is_command_stopped = false;
+        self.settles_by = None;
+    }
+
+    /// Stops this process, so that the shell which started it can go on: with all of its
+    /// job where the terminal is in raw mode, in which Ctrl-Z tells nobody; else the kernel
+    /// has told the others.
+    fn stop(&mut self) -> Result<Option<End>, Refusal> {
+        let has_terminal = self.terminal.as_ref().is_some_and(Terminal::is_taken);
+        self.stop_awaited_until = None;
         if let Some(terminal) = &mut self.terminal {
             terminal.give_back();
         }
-        self.is_told_to_stop = false;
         self.is_stopped = true;
         let alarm = self.clock.wake()?;
         self.told.stopped();
-        stop_here(has_terminal)?;
+        stop_here(has_terminal).map_err(|(call, errno)| setup(call)(errno))?;
         self.told.continued();
         drop(alarm);
         // With SIGCONT among them, unless the kernel has let nothing stop: a job that no
@@ -106,27 +135,16 @@ impl Supervisor<'_> {
     /// Goes on, and the command with it.
     fn go_on(&mut self) -> Result<(), Refusal> {
         self.is_stopped = false;
-        self.is_told_to_stop = false;
+        self.stop_awaited_until = None;
+        self.goes_on();
         if self.phase >= Phase::Released && !self.jail.ended {
             self.take_terminal()?;
         } else if self.is_key_typed {
-            self.hide_typing()?;
+            self.ask_for_key()?;
         }
         if self.phase == Phase::Running {
             self.send(libc::SIGCONT);
         }
         Ok(())
     }
-}
-
-/// Stops this process, or its whole group as Ctrl-Z does, until SIGCONT.
-fn stop_here(group: bool) -> Result<(), Refusal> {
-    let whom = if group { Pid::from_raw(0) } else { getpid() };
-    kill(whom, Signal::SIGTSTP).map_err(setup("kill"))?;
-    let mut stop = SigSet::empty();
-    stop.add(Signal::SIGTSTP);
-    for how in [SigmaskHow::SIG_UNBLOCK, SigmaskHow::SIG_BLOCK] {
-        sigprocmask(how, Some(&stop), None).map_err(setup("sigprocmask"))?;
-    }
-    Ok(())
 }

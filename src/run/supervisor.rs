@@ -58,8 +58,10 @@ pub(super) struct Supervisor<'run> {
     pub(super) is_fed: bool,
     /// Whether a signal that ends most commands was passed on.
     pub(super) is_told_to_end: bool,
-    /// Whether one that stops most commands was.
-    pub(super) is_told_to_stop: bool,
+    /// Until when a stop of the command's is the answer to one that stops most commands.
+    pub(super) stop_awaited_until: Option<Instant>,
+    /// Whether the command is stopped.
+    pub(super) is_command_stopped: bool,
     /// How long the last output of a command that was stopped may take.
     pub(super) settles_by: Option<Instant>,
     /// Whether a key is being typed.
@@ -68,6 +70,8 @@ pub(super) struct Supervisor<'run> {
     pub(super) is_stopped: bool,
     /// Whether input or output was lost.
     is_short: bool,
+    /// Whether some of it was, as nobody read it at the end.
+    pub(super) is_output_lost: bool,
     /// What ended the command, or kept it from running.
     said: Option<FromJail>,
     /// Why the run is being ended, if the command isn't asked any more.
@@ -105,11 +109,13 @@ impl<'run> Supervisor<'run> {
             is_open: true,
             is_fed: false,
             is_told_to_end: false,
-            is_told_to_stop: false,
+            stop_awaited_until: None,
+            is_command_stopped: false,
             settles_by: None,
             is_key_typed: false,
             is_stopped: false,
             is_short: false,
+            is_output_lost: false,
             said: None,
             forced: None,
             end: None,
@@ -154,10 +160,7 @@ impl<'run> Supervisor<'run> {
             return None;
         }
         let end = self.end.take()?;
-        if !is_moved {
-            say::note("output is lost: nobody reads it");
-            self.is_short = true;
-        }
+        self.is_output_lost = !is_moved;
         Some(end)
     }
 
@@ -181,7 +184,7 @@ impl<'run> Supervisor<'run> {
                 self.is_short |= is_lost;
                 self.hang_up(outer)?;
             }
-            Event::Settled => return self.stop(),
+            Event::Settled => return self.command_stopped(),
             Event::Foreground => {
                 if let Some(terminal) = &mut self.terminal {
                     terminal.take_again()?;
@@ -315,7 +318,11 @@ impl<'run> Supervisor<'run> {
                 self.told.running();
                 self.clock.start();
             }
-            FromJail::Stopped => self.settles_by = Some(settles_by()),
+            FromJail::Stopped => {
+                self.is_command_stopped = true;
+                self.settles_by = Some(settles_by());
+            }
+            FromJail::Continued => self.goes_on(),
             end => return Ok(Some(end)),
         }
         Ok(None)
@@ -353,7 +360,7 @@ impl<'run> Supervisor<'run> {
     /// Outside, the command itself would have seen that its output or input failed.
     pub(super) fn judge(&self, end: End) -> End {
         match end {
-            End::Said(FromJail::Exited(0)) if self.is_short => {
+            End::Said(FromJail::Exited(0)) if self.is_short || self.is_output_lost => {
                 End::Said(FromJail::Exited(OUTPUT_LOST))
             }
             end => end,

@@ -1,28 +1,23 @@
 //! The jail's terminal and the caller's: what the one is set to, and when the other is
 //! in raw mode. The bytes between them are moved by `pump`.
 
-use std::io::IsTerminal as _;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::termios::{
-    FlushArg, SetArg, SpecialCharacterIndices, Termios, tcflush, tcgetattr, tcsetattr,
-};
-use nix::unistd::{getpgrp, tcgetpgrp};
+use nix::sys::termios::{SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr};
 use tokio::io::Interest;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::ns;
 use crate::refusal::Refusal;
-use crate::say;
 use crate::sys::process::{stderr, stdin, stdout};
 use crate::sys::terminal::{self, Size};
+use crate::tty::{Callers, LOOK, Wanted, is_foreground};
 
-use super::guard::Guard;
 use super::pump::is_ready;
 use super::setup;
 
@@ -40,57 +35,34 @@ pub(super) struct Terminal {
     pub(super) is_jails: bool,
     /// None until pid 1 has made it.
     master: Option<OwnedFd>,
-    outside: Option<Outside>,
+    /// The caller's.
+    outside: Option<Callers>,
     /// Whether the caller's descriptor 0 may be read.
     gate: watch::Sender<bool>,
+    /// Whether a key may be read there.
+    key_gate: watch::Sender<bool>,
     /// Whether all that was read of the master is on the caller's terminal.
     pub(super) is_idle: Arc<AtomicBool>,
 }
 
-/// The caller's terminal, where descriptor 0 is one: it is typed at.
-struct Outside {
-    guard: Guard,
-    /// Its mode when groom-ns was started.
-    mode: Termios,
-    /// How it is to be while this is its foreground job.
-    wanted: Wanted,
-    /// Whether it is.
-    is_had: bool,
-    /// Whether a key may be read there.
-    is_quiet: watch::Sender<bool>,
-}
-
-/// How the caller's terminal is to be.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    AsItWas,
-    /// Not showing what is typed: a key.
-    Quiet,
-    /// In raw mode, for the command.
-    Raw,
-}
-
 impl Terminal {
-    /// For a jail that gets one, or a caller who types a key. Before there is a jail or a
-    /// key, as the guard is forked here.
-    pub(super) fn prepare(is_jails: bool, is_key_typed: bool) -> Result<Option<Terminal>, Refusal> {
-        let outside = if (is_jails || is_key_typed) && stdin().is_terminal() {
-            Some(Outside {
-                mode: tcgetattr(stdin()).map_err(setup("tcgetattr"))?,
-                guard: Guard::start(stdin())?,
-                wanted: Wanted::AsItWas,
-                is_had: false,
-                is_quiet: watch::channel(false).0,
-            })
+    /// For a jail that gets one, or a caller who types a key, which is asked for with
+    /// `question`. Before there is a jail or a key, as a guard is forked here.
+    pub(super) fn prepare(
+        is_jails: bool,
+        question: Option<String>,
+    ) -> Result<Option<Terminal>, Refusal> {
+        let outside = if is_jails || question.is_some() {
+            Callers::at_stdin(question.unwrap_or_default())?
         } else {
             None
         };
-        let (gate, _) = watch::channel(outside.is_none());
         Ok((is_jails || outside.is_some()).then(|| Terminal {
             is_jails,
             master: None,
+            gate: watch::channel(outside.is_none()).0,
+            key_gate: watch::channel(false).0,
             outside,
-            gate,
             is_idle: Arc::default(),
         }))
     }
@@ -102,13 +74,12 @@ impl Terminal {
 
     /// Tells when a key that is typed isn't shown, where it is typed.
     pub(super) fn key_gate(&self) -> Option<watch::Receiver<bool>> {
-        let outside = self.outside.as_ref()?;
-        Some(outside.is_quiet.subscribe())
+        self.outside.as_ref().map(|_| self.key_gate.subscribe())
     }
 
-    /// Keeps the key, which is about to be typed, off the screen.
-    pub(super) fn quiet(&mut self) -> Result<(), Refusal> {
-        self.want(Wanted::Quiet)
+    /// Asks for the key and keeps it, which is typed then, off the screen.
+    pub(super) fn ask(&mut self) -> Result<(), Refusal> {
+        self.want(Wanted::Asking)
     }
 
     /// Takes what came with the jail's terminal, and sets it as the caller's is. Returns
@@ -122,7 +93,7 @@ impl Terminal {
         }
         let master = ns::terminal::judge(handed)?;
         let mode = match &self.outside {
-            Some(outside) => outside.mode.clone(),
+            Some(outside) => outside.mode().clone(),
             None => unstopped(tcgetattr(&master).map_err(setup("tcgetattr"))?),
         };
         tcsetattr(&master, SetArg::TCSANOW, &mode).map_err(setup("tcsetattr"))?;
@@ -147,7 +118,7 @@ impl Terminal {
     /// Makes it as it is wanted, now that this is its foreground job.
     pub(super) fn take_again(&mut self) -> Result<(), Refusal> {
         match &self.outside {
-            Some(outside) if outside.wanted == Wanted::Quiet => self.quiet(),
+            Some(outside) if outside.wanted() == Wanted::Asking => self.ask(),
             _ => self.take(),
         }
     }
@@ -156,56 +127,33 @@ impl Terminal {
         let Some(outside) = &mut self.outside else {
             return Ok(());
         };
-        let is_ours = is_foreground();
-        match wanted {
-            // Another job has it, and has set it.
-            _ if !is_ours && outside.is_had => outside.guard.forget()?,
-            _ if !is_ours => {}
-            Wanted::AsItWas => outside.guard.back()?,
-            Wanted::Quiet => outside.guard.quiet()?,
-            Wanted::Raw => outside.guard.raw()?,
-        }
-        outside.wanted = wanted;
-        outside.is_had = is_ours && wanted != Wanted::AsItWas;
-        let is_so = |how| is_ours && wanted == how;
-        outside.is_quiet.send_replace(is_so(Wanted::Quiet));
-        self.gate.send_replace(is_so(Wanted::Raw));
+        outside.want(wanted)?;
+        self.key_gate.send_replace(outside.is(Wanted::Asking));
+        self.gate.send_replace(outside.is(Wanted::Raw));
         Ok(())
     }
 
     /// Puts the caller's terminal back as it was, if it is still this job's.
     pub(super) fn give_back(&mut self) {
-        self.gate.send_replace(self.outside.is_none());
-        if self.want(Wanted::AsItWas).is_err() && !self.put_back() {
-            say::note("the terminal isn't as it was: its guard was killed; `reset` helps");
+        if let Some(outside) = &mut self.outside {
+            self.gate.send_replace(false);
+            self.key_gate.send_replace(false);
+            outside.give_back();
         }
     }
 
-    /// What the guard does, where somebody has killed it. Only in the foreground: this
-    /// process would be stopped in the background.
-    fn put_back(&self) -> bool {
-        let is_put = |outside: &Outside| {
-            is_foreground() && tcsetattr(stdin(), SetArg::TCSANOW, &outside.mode).is_ok()
-        };
-        self.outside.as_ref().is_some_and(is_put)
-    }
-
-    /// Puts it back for good. What was typed for the command, or is the terminal's answer
-    /// to it, is not for whoever reads next. Another job may have it by now: that can be
-    /// before any signal says so.
+    /// The same for good.
     pub(super) fn leave(&mut self) {
-        if self.is_taken() && is_foreground() {
-            // Else some of it is.
-            let _ = tcflush(stdin(), FlushArg::TCIFLUSH);
+        if let Some(outside) = &mut self.outside {
+            outside.leave();
         }
-        self.give_back();
     }
 
     /// Whether the caller's terminal is in raw mode.
     pub(super) fn is_taken(&self) -> bool {
         self.outside
             .as_ref()
-            .is_some_and(|outside| outside.wanted == Wanted::Raw && outside.is_had)
+            .is_some_and(|outside| outside.is(Wanted::Raw))
     }
 
     /// Another descriptor of the jail's terminal, to read what nobody is shown any more.
@@ -256,7 +204,7 @@ pub(super) async fn settled(terminal: Option<&Terminal>, end: Option<Instant>) {
 /// tells it. For ever where it has it, doesn't want it, or there is none.
 pub(super) async fn brought_forward(terminal: Option<&Terminal>) {
     match terminal.and_then(|terminal| terminal.outside.as_ref()) {
-        Some(outside) if outside.wanted != Wanted::AsItWas && !outside.is_had => {
+        Some(outside) if outside.wanted() != Wanted::AsItWas && !outside.is(outside.wanted()) => {
             while !is_foreground() {
                 sleep(LOOK).await;
             }
@@ -275,23 +223,12 @@ fn unstopped(mut mode: Termios) -> Termios {
 /// How long a terminal may take for what a stopped command has written.
 const PATIENCE: Duration = Duration::from_secs(1);
 const A_MOMENT: Duration = Duration::from_millis(2);
-/// How often a background job looks whether it still is one.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// Another descriptor of the master.
 fn second(master: &OwnedFd) -> Result<OwnedFd, Refusal> {
     master
         .try_clone()
         .map_err(|_| setup("fcntl(F_DUPFD_CLOEXEC)")(Errno::EMFILE))
-}
-
-/// Whether this process may read and set the terminal: where it isn't the session's
-/// (ENOTTY), nobody's jobs are told apart. One that has hung up (EIO) is nobody's.
-fn is_foreground() -> bool {
-    match tcgetpgrp(stdin()) {
-        Ok(group) => group == getpgrp(),
-        Err(errno) => errno == Errno::ENOTTY,
-    }
 }
 
 fn size() -> Size {

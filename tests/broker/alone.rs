@@ -4,16 +4,17 @@ use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 
-use crate::common::host::{chmod, install, path_str, program};
+use crate::common::desk::{nearly_full_terminal, wait_until};
+use crate::common::host::{chmod, in_shell, install, path_str, program};
 use crate::common::http::chunk;
-use crate::common::jail::{finish, spawn};
-use crate::common::upstream::{Act, PATIENCE, events_head, ok};
-use crate::common::{Broker, Folder, Upstream, Workspace, is_root};
+use crate::common::jail::{finish, pid_of, spawn};
+use crate::common::upstream::{Act, events_head, ok};
+use crate::common::{Broker, Client, Folder, Upstream, Workspace, is_root};
 use crate::hostile::get;
 use crate::in_run::request;
 
@@ -35,16 +36,7 @@ fn its_socket_is_its_owners_alone() {
     );
     // Whatever the umask was.
     let start = Broker::before(&upstream);
-    let command = start.command();
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", "umask 0; exec \"$@\"", "sh"])
-        .arg(command.get_program())
-        .args(command.get_args());
-    shell
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let shell = in_shell("umask 0; exec \"$@\"", &start.command());
     let broker = start.start_as(shell);
     let mode = fs::symlink_metadata(broker.socket())
         .expect("a socket")
@@ -235,17 +227,10 @@ fn it_says_when_it_is_ready() {
     let fifo = folder.path("ready");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
     let start = Broker::before(&upstream).flag("--ready-fd", "9");
-    let command = start.command();
-    let mut shell = Command::new("sh");
-    let script = format!("exec \"$@\" 9>{}", path_str(&fifo));
-    shell
-        .args(["-c", &script, "sh"])
-        .arg(command.get_program())
-        .args(command.get_args());
-    shell
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let shell = in_shell(
+        &format!("exec \"$@\" 9>{}", path_str(&fifo)),
+        &start.command(),
+    );
     let reading = std::thread::spawn(move || {
         let mut text = String::new();
         fs::File::open(fifo)
@@ -269,12 +254,20 @@ fn it_says_when_it_is_ready() {
     start.refused("socket");
 }
 
-fn wait_until(what: &str, done: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+/// Whoever doesn't read that it is ready holds up neither its clients nor its end.
+#[test]
+fn it_serves_before_anybody_has_read_that_it_is_ready() {
+    let upstream = upstream();
+    let start = Broker::before(&upstream);
+    let socket = start.folder().path("broker.sock");
+    let (_master, terminal) = nearly_full_terminal();
+    let child = start.command().stdout(terminal).spawn();
+    let child = child.expect("groom-ns starts");
+    wait_until("it listens", || UnixStream::connect(&socket).is_ok());
+    let answer = Client::unix(&socket).ask(&get("/v1/models"));
+    assert_eq!(answer.whole(), b"spent");
+    kill(pid_of(&child), Signal::SIGTERM).expect("our child");
+    assert_eq!(finish(child).code, Some(0));
 }
 
 #[test]

@@ -1,10 +1,15 @@
 //! The command line of `groom-ns broker`.
 
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use groom_ns::sys::process::bytes_in_pipe;
+use nix::sys::signal::{Signal, kill};
+
 use crate::common::broker::refused;
-use crate::common::host::{path_str, unique};
-use crate::common::jail::{binary, finish, spawn};
+use crate::common::desk::wait_until;
+use crate::common::host::{in_shell, path_str, unique};
+use crate::common::jail::{binary, finish, pid_of, spawn};
 use crate::common::upstream::ok;
 use crate::common::{Broker, Client, Folder, Upstream};
 use crate::hostile::get;
@@ -107,17 +112,10 @@ fn a_key_comes_from_where_it_was_said() {
     let start = Broker::before(&upstream)
         .without_key_file()
         .flag("--key-fd", "7");
-    let command = start.command();
-    let mut shell = Command::new("sh");
-    let script = format!("exec \"$@\" 7<{}", path_str(&file));
-    shell
-        .args(["-c", &script, "sh"])
-        .arg(command.get_program())
-        .args(command.get_args());
-    shell
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let shell = in_shell(
+        &format!("exec \"$@\" 7<{}", path_str(&file)),
+        &start.command(),
+    );
     let broker = start.start_as(shell);
     assert_eq!(broker.client().ask(&get("/v1/models")).status, 200);
     for request in upstream.requests() {
@@ -143,5 +141,24 @@ fn http_is_for_the_loopback() {
         assert_eq!(broker.client().ask(&get("/v1/models")).whole(), b"spent");
         let mut client = Client::unix(&broker.socket());
         assert_eq!(client.ask(&get("/healthz")).whole().trim_ascii(), b"ok");
+    }
+}
+
+/// Nothing is made yet that it would leave behind.
+#[test]
+fn a_signal_ends_it_while_it_waits_for_its_key() {
+    let upstream = Upstream::start(|_| ok("spent"));
+    for (signal, code) in [(Signal::SIGTERM, None), (Signal::SIGINT, Some(130))] {
+        let start = Broker::before(&upstream).without_key_file();
+        let mut command = start.command();
+        let child = command.arg("--key-stdin").stdin(Stdio::piped()).spawn();
+        let mut child = child.expect("groom-ns starts");
+        let mut key = child.stdin.take().expect("a pipe");
+        key.write_all(b"sk-half").expect("room");
+        wait_until("it reads its key", || bytes_in_pipe(&key) == 0);
+        kill(pid_of(&child), signal).expect("our child");
+        let run = finish(child);
+        assert_eq!(run.code, code, "{run:#?}");
+        assert!(!start.folder().path("broker.sock").exists());
     }
 }

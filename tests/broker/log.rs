@@ -1,10 +1,10 @@
 //! The log: a line of JSON a request, and nothing in it that is anybody's secret.
 
-use std::process::{Command, Stdio};
-
 use serde_json::Value;
 
 use crate::common::certificate::Identity;
+use crate::common::desk::nearly_full_terminal;
+use crate::common::host::in_shell;
 use crate::common::http::chunk;
 use crate::common::upstream::{Act, Down, answer, events_head, ok};
 use crate::common::{Broker, Upstream};
@@ -208,18 +208,8 @@ fn a_line_says_how_a_request_ended() {
 fn a_log_that_takes_no_more_is_no_end() {
     let upstream = Upstream::start(|_| ok("spent"));
     let start = Broker::before(&upstream);
-    let command = start.command();
-    let mut shell = Command::new("sh");
     // 512 bytes, and the signal that comes with them is nobody's.
-    let script = "trap '' XFSZ; ulimit -f 1; exec \"$@\"";
-    shell
-        .args(["-c", script, "sh"])
-        .arg(command.get_program())
-        .args(command.get_args());
-    shell
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let shell = in_shell("trap '' XFSZ; ulimit -f 1; exec \"$@\"", &start.command());
     let broker = start.start_as(shell);
     for _ in 0..20 {
         let answer = broker.client().ask(&get("/v1/models"));
@@ -230,4 +220,21 @@ fn a_log_that_takes_no_more_is_no_end() {
     assert!(!log.is_empty() && log.len() <= 1024, "{}", log.len());
     assert_eq!(run.stderr.lines().count(), 1, "{run:#?}");
     assert!(run.stderr.contains("lines are lost"), "{run:#?}");
+}
+
+/// To poll(2) it has room for a line when it has room for a byte.
+#[test]
+fn a_terminal_that_shows_nothing_holds_no_request_up() {
+    let upstream = Upstream::start(|_| ok("spent"));
+    let start = Broker::before(&upstream).without_log();
+    let (_master, terminal) = nearly_full_terminal();
+    let mut command = start.command();
+    command.stderr(terminal);
+    let broker = start.start_as(command);
+    for _ in 0..3 {
+        let answer = broker.client().ask(&get("/v1/models"));
+        assert_eq!(answer.whole(), b"spent");
+    }
+    let (run, _) = broker.stop();
+    assert_eq!(run.code, Some(0), "{run:#?}");
 }

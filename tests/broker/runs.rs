@@ -3,16 +3,17 @@
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 
 use crate::common::Upstream;
+use crate::common::desk::wait_until;
 use crate::common::host::{path_str, processes_named};
 use crate::common::jail::{finish, wait_for_line};
-use crate::common::upstream::{Act, PATIENCE, ok};
+use crate::common::upstream::{Act, ok};
 use crate::in_run::{Setup, item, request};
 
 fn setup() -> Setup {
@@ -21,14 +22,6 @@ fn setup() -> Setup {
 
 fn spend() -> String {
     item("shim", "/v1/models", &["x-api-key: {token}"])
-}
-
-fn wait_until(what: &str, done: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

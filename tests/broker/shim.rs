@@ -7,10 +7,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 use crate::common::broker::{free_port, refused};
-use crate::common::jail::{binary, finish};
+use crate::common::jail::{binary, finish, pid_of};
 use crate::common::upstream::{PATIENCE, ok};
 use crate::common::{Broker, Client, Folder, Upstream};
 use crate::hostile::get;
@@ -47,7 +46,7 @@ impl Shim {
 
     /// SIGTERM; nothing was said on stdout.
     fn stop(self) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a pid"));
+        let pid = pid_of(&self.child);
         kill(pid, Signal::SIGTERM).expect("it runs");
         let run = finish(self.child);
         assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", ""));
@@ -138,7 +137,7 @@ fn nobody_behind_it_is_the_connections_end() {
     let _ = stream.read_to_end(&mut came);
     assert_eq!(came, b"");
     // It is well, and says nothing of it but on stderr.
-    let pid = Pid::from_raw(i32::try_from(shim.child.id()).expect("a pid"));
+    let pid = pid_of(&shim.child);
     kill(pid, Signal::SIGTERM).expect("it runs");
     assert_eq!(finish(shim.child).stdout, "");
 }

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use groom_ns::sys::terminal;
 use nix::fcntl::{OFlag, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::sys::termios::{Termios, tcgetattr};
-use nix::unistd::{Pid, tcgetpgrp};
+use nix::unistd::{Pid, read, tcgetpgrp, write};
 
 use super::host::{self, path_str};
 use super::jail;
@@ -45,10 +46,7 @@ impl Desk {
 
     /// Another program, which leads the terminal's session itself.
     pub(crate) fn with(workspace: &Workspace, program: &[&str]) -> Self {
-        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let master = open("/dev/ptmx", flags, Mode::empty()).expect("a terminal");
-        terminal::unlock(&master).expect("our terminal");
-        let slave = terminal::peer(&master).expect("our terminal");
+        let (master, slave) = terminal_pair();
         terminal::set_size(&master, &size(24, 80)).expect("our terminal");
         let end = || Stdio::from(slave.try_clone().expect("a descriptor"));
         let flags = ["run --clone", "--ro-file"];
@@ -172,16 +170,12 @@ impl Desk {
 
     /// The shell's own, or the program's.
     pub(crate) fn pid(&self) -> Pid {
-        Pid::from_raw(i32::try_from(self.shell.id()).expect("a pid"))
+        super::jail::pid_of(&self.shell)
     }
 
     /// The program's first child.
     pub(crate) fn child(&self) -> i32 {
-        let pid = self.pid();
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let children = children.expect("a live process");
-        let first = children.split_whitespace().next().expect("a child");
-        first.parse().expect("a pid")
+        host::children_of(self.pid().as_raw())[0]
     }
 
     /// The number of the first job of the shell.
@@ -224,6 +218,71 @@ pub(crate) fn state(pid: Pid) -> char {
         .rsplit_once(") ")
         .and_then(|(_, rest)| rest.chars().next());
     state.unwrap_or('X')
+}
+
+/// A pseudo-terminal: its master, and the terminal itself.
+pub(crate) fn terminal_pair() -> (OwnedFd, OwnedFd) {
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let master = open("/dev/ptmx", flags, Mode::empty()).expect("a terminal");
+    terminal::unlock(&master).expect("our terminal");
+    let slave = terminal::peer(&master).expect("our terminal");
+    (master, slave)
+}
+
+/// One that nobody reads, and that to poll(2) has room, while a write of a line waits.
+pub(crate) fn nearly_full_terminal() -> (OwnedFd, OwnedFd) {
+    let room = {
+        let (_master, _, unwaiting) = emptied_a_little();
+        fill(&unwaiting)
+    };
+    let nearly_full = || {
+        let made = emptied_a_little();
+        for _ in 1..room {
+            write(&made.2, b".").expect("room");
+        }
+        assert!(has_room(&made.1), "vacuous: it has no room");
+        made
+    };
+    let (_master, _, unwaiting) = nearly_full();
+    let line = [&[b'.'; 60], &b"\n"[..]].concat();
+    let written = write(&unwaiting, &line);
+    assert!(
+        written.is_ok_and(|written| written < line.len()),
+        "vacuous: {written:?}"
+    );
+    let (master, slave, _) = nearly_full();
+    (master, slave)
+}
+
+/// A terminal that was full, of which just as much was read that there is room again, and
+/// the same for writes that don't wait.
+fn emptied_a_little() -> (OwnedFd, OwnedFd, OwnedFd) {
+    let (master, slave) = terminal_pair();
+    let unwaiting = terminal::open_unwaiting(&slave).expect("our terminal");
+    fill(&unwaiting);
+    while !has_room(&slave) {
+        read(&master, &mut [0]).expect("our terminal");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    (master, slave, unwaiting)
+}
+
+/// Writes until nothing more is taken for a while, as the kernel still moves what was
+/// written last; says how many bytes were taken.
+fn fill(unwaiting: &OwnedFd) -> usize {
+    let (mut taken, mut last) = (0, Instant::now());
+    while last.elapsed() < Duration::from_millis(100) {
+        if write(unwaiting, b".").is_ok() {
+            (taken, last) = (taken + 1, Instant::now());
+        }
+    }
+    taken
+}
+
+/// What poll(2) says.
+fn has_room(fd: &OwnedFd) -> bool {
+    let mut ask = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut ask, PollTimeout::ZERO) == Ok(1)
 }
 
 fn size(rows: u16, columns: u16) -> terminal::Size {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// This long on the machine that tests are written for; `GROOM_NS_TEST_SLOWDOWN` times
@@ -96,6 +96,37 @@ pub(crate) fn wait_until_gone(what: &str, left: impl Fn() -> Vec<i32>) {
         assert!(Instant::now() < end, "{what} survived: {:?}", left());
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// The same command, which a shell's script starts as `exec "$@"`, or the like; with empty
+/// stdin, and both outputs as pipes.
+pub(crate) fn in_shell(script: &str, command: &Command) -> Command {
+    let mut shell = program("sh", "dash");
+    shell
+        .args(["-c", script, "sh"])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
+}
+
+/// The processes that one has started, but for those that are gone, the oldest first.
+pub(crate) fn children_of(pid: i32) -> Vec<i32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let pid = |pid: &str| pid.parse().expect("a pid");
+    children
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(pid)
+        .collect()
 }
 
 /// A line of /proc/PID/status.

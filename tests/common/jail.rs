@@ -8,6 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use nix::unistd::Pid;
+
 use super::host;
 use super::workspace::{Workspace, snapshot};
 
@@ -339,6 +341,11 @@ pub(crate) fn finish(mut child: Child) -> Run {
         stdout: rest(stdout, "stdout"),
         stderr: rest(stderr, "stderr"),
     }
+}
+
+/// The process of a child that wasn't waited for.
+pub(crate) fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).expect("a pid"))
 }
 
 /// As a shell has it: of the command's interrupt groom-ns dies itself.

@@ -5,14 +5,12 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 
-use groom_ns::sys::terminal;
-use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
-use crate::common::desk::wait_until;
+use crate::common::desk::{terminal_pair, wait_until};
 use crate::common::host::{self, processes_named};
 use crate::common::jail::wait_for_line;
 use crate::common::{Workspace, finish};
@@ -106,10 +104,7 @@ fn the_callers_death_is_the_jails_whoever_reads() {
 fn a_terminal_that_shows_nothing_holds_no_term_up() {
     let workspace = Workspace::new();
     for is_all in [false, true] {
-        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let master = open("/dev/ptmx", flags, Mode::empty()).expect("a terminal");
-        terminal::unlock(&master).expect("our terminal");
-        let slave = terminal::peer(&master).expect("our terminal");
+        let (master, slave) = terminal_pair();
         let end = || File::from(slave.try_clone().expect("a descriptor"));
         // Its first bytes are the command's: no warning comes before.
         let mut jail = workspace.jail().switch("--quiet").stdio(1, end());

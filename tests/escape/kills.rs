@@ -16,8 +16,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::common::host::{processes_named, processes_with, unique, wait_until_gone};
-use crate::common::jail::wait_for_line;
+use crate::common::host::{children_of, processes_named, processes_with, unique, wait_until_gone};
+use crate::common::jail::{pid_of, wait_for_line};
 use crate::common::workspace::snapshot;
 use crate::common::{Workspace, finish, path_str};
 
@@ -159,15 +159,9 @@ fn strike(victim: Victim, child: &mut Child, dice: &mut Dice) -> bool {
     true
 }
 
-fn pid_of(child: &Child) -> Pid {
-    Pid::from_raw(i32::try_from(child.id()).expect("a pid"))
-}
-
 fn children(pid: Pid) -> Vec<Pid> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let text = text.unwrap_or_default();
-    let pids = text.split_whitespace().filter_map(|pid| pid.parse().ok());
-    pids.map(Pid::from_raw).collect()
+    let children = children_of(pid.as_raw()).into_iter();
+    children.map(Pid::from_raw).collect()
 }
 
 /// Pid 1 of a jail: the supervisor's child that is the first of a pid namespace.

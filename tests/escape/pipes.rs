@@ -12,6 +12,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::stat::fstat;
 
 use crate::common::host::patience;
+use crate::common::jail::pid_of;
 use crate::common::{Workspace, finish};
 
 /// What the caller can see of its pipe: mode, owner, capacity, flags of the shared
@@ -153,7 +154,7 @@ fn a_reader_that_does_not_read_keeps_no_run_from_ending() {
     let child = command.spawn().expect("groom-ns");
     std::thread::sleep(patience(Duration::from_millis(300)));
     let start = Instant::now();
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+    let pid = pid_of(&child);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("kill");
     let run = finish(child);
     assert_eq!(run.code, Some(128 + 15));

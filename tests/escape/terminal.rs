@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getsid};
 
 use crate::common::desk::wait_until;
-use crate::common::host::{processes_named, status_field};
+use crate::common::host::{children_of, processes_named, status_field};
 use crate::common::{Attack, Desk, Workspace, assert_denied_either_way};
 
 #[test]
@@ -191,13 +191,9 @@ fn holds(pid: i32) -> Vec<String> {
 
 /// The child of groom-ns that is pid 1 in a namespace of its own.
 fn first_of_jail(groom: Pid) -> i32 {
-    let path = format!("/proc/{groom}/task/{groom}/children");
-    let children = std::fs::read_to_string(path).expect("a live process");
-    let mut children = children
-        .split_whitespace()
-        .map(|pid| pid.parse().expect("a pid"));
     let is_first = |pid: &i32| status_field(*pid, "NSpid:").ends_with(" 1");
-    children.find(is_first).expect("pid 1 of the jail")
+    let first = children_of(groom.as_raw()).into_iter().find(is_first);
+    first.expect("pid 1 of the jail")
 }
 
 #[test]

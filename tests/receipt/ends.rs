@@ -3,13 +3,12 @@
 use std::fs;
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::json;
 
 use super::made::Made;
 use crate::common::Upstream;
 use crate::common::host::unique;
-use crate::common::jail::{finish, wait_for_line};
+use crate::common::jail::{finish, pid_of, wait_for_line};
 use crate::common::upstream::answer;
 
 #[test]
@@ -127,11 +126,7 @@ fn a_signal_to_groom_ns_is_told() {
     let argv = ["sh", "-c", "echo ready; exec sleep 1000"];
     let mut child = made.jail().command(&argv).spawn().unwrap();
     wait_for_line(&mut child, "ready");
-    kill(
-        Pid::from_raw(i32::try_from(child.id()).unwrap()),
-        Signal::SIGTERM,
-    )
-    .unwrap();
+    kill(pid_of(&child), Signal::SIGTERM).unwrap();
     let run = finish(child);
     assert_eq!(run.code, Some(143), "{run:#?}");
     let receipt: serde_json::Value =

@@ -3,24 +3,30 @@
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 use serde_json::Value;
 
 use super::made::Made;
-use crate::common::host::{path_str, program};
+use crate::common::desk::nearly_full_terminal;
+use crate::common::host::{in_shell, path_str};
 use crate::common::jail::{Jail, Run, finish, spawn, wait_for_line};
 
 /// A run whose descriptor 7 is what the shell makes of `redirect`.
 fn with_seven(jail: Jail, redirect: &str, argv: &[&str]) -> Command {
     let inner = jail.flag("--status-fd", "7").command(argv);
-    let mut shell = program("sh", "dash");
-    shell.args(["-c", &format!("exec \"$@\" 7{redirect}"), "sh"]);
-    shell.arg(inner.get_program()).args(inner.get_args());
-    shell.env_remove("GITHUB_ACTIONS");
-    shell
+    in_shell(&format!("exec \"$@\" 7{redirect}"), &inner)
+}
+
+/// The same, whose command says when it is ready and waits for the end of its input.
+fn waiting_with_seven(jail: Jail, redirect: &str, code: i32) -> Child {
+    let script = format!("echo ready; read line; exit {code}");
+    let mut command = with_seven(jail, redirect, &["sh", "-c", &script]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    wait_for_line(&mut child, "ready");
+    child
 }
 
 fn run(jail: Jail, redirect: &str, argv: &[&str]) -> Run {
@@ -71,13 +77,7 @@ fn pid_1_is_named_before_the_command_ends() {
     let made = Made::new();
     let file = made.workspace.path("lines");
     let to = format!(">{}", path_str(&file));
-    let argv = ["sh", "-c", "echo ready; read line"];
-    let mut command = with_seven(made.workspace.jail(), &to, &argv);
-    command
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    wait_for_line(&mut child, "ready");
+    let mut child = waiting_with_seven(made.workspace.jail(), &to, 0);
     let so_far = lines(&file);
     assert_eq!(events(&so_far), ["built", "running"]);
     let pid = &so_far[0]["pid"];
@@ -122,13 +122,7 @@ fn a_reader_that_does_not_read_holds_nothing_up() {
 
     // Read again in the middle: the next line says what was lost.
     while nix::unistd::write(&reader, &[b'x'; 4096]).is_ok() {}
-    let argv = ["sh", "-c", "echo ready; read line; exit 0"];
-    let mut command = with_seven(made.workspace.jail(), &to, &argv);
-    command
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    wait_for_line(&mut child, "ready");
+    let mut child = waiting_with_seven(made.workspace.jail(), &to, 0);
     while reader.read(&mut rest).is_ok() {}
     drop(child.stdin.take());
     assert_eq!(finish(child).code, Some(0));
@@ -140,20 +134,31 @@ fn a_reader_that_does_not_read_holds_nothing_up() {
     );
 }
 
+/// It says that it has room, and a write of a line would wait for a reader.
+#[test]
+fn a_terminal_that_shows_nothing_holds_nothing_up() {
+    let made = Made::new();
+    let (_master, terminal) = nearly_full_terminal();
+    let inner = made
+        .workspace
+        .jail()
+        .flag("--status-fd", "7")
+        .command(&["true"]);
+    // Its standard input is the terminal.
+    let mut shell = in_shell("exec \"$@\" 7<&0 </dev/null", &inner);
+    let child = shell.stdin(terminal).spawn().unwrap();
+    let whole = finish(child);
+    assert_eq!(whole.code, Some(0), "{whole:#?}");
+}
+
 #[test]
 fn a_reader_that_has_gone_is_nobodys_failure() {
     let made = Made::new();
     let fifo = made.workspace.path("fifo");
     nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
     let reader = nix::fcntl::open(&fifo, OFlag::O_RDONLY | OFlag::O_NONBLOCK, Mode::empty());
-    let argv = ["sh", "-c", "echo ready; read line; exit 3"];
     let to = format!(">{}", path_str(&fifo));
-    let mut command = with_seven(made.workspace.jail(), &to, &argv);
-    command
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    wait_for_line(&mut child, "ready");
+    let mut child = waiting_with_seven(made.workspace.jail(), &to, 3);
     drop(reader.unwrap());
     drop(child.stdin.take());
     assert_eq!(finish(child).code, Some(3));

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::host::program;
+use crate::common::host::{in_shell, program};
 use crate::common::jail::{Jail, Run, binary, finish, spawn};
 use crate::common::workspace::snapshot;
 use crate::common::{Workspace, path_str};
@@ -263,11 +263,8 @@ fn a_proxy_of_another_kind_is_not_gone_around() {
 /// The jail, started by a shell with this redirection; `$F` is a file, `$D` a folder.
 fn redirected(workspace: &Workspace, jail: Jail, redirection: &str) -> Run {
     let inner = jail.switch("--plan").command(&["true"]);
-    let mut shell = program("sh", "dash");
+    let mut shell = in_shell(&format!("exec \"$@\" {redirection}"), &inner);
     shell
-        .args(["-c", &format!("exec \"$@\" {redirection}"), "sh"])
-        .arg(inner.get_program())
-        .args(inner.get_args())
         .env("F", workspace.file("key", KEY))
         .env("D", workspace.folder("folder"));
     finish(spawn(without_proxies(&mut shell)))

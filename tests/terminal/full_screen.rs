@@ -11,7 +11,8 @@ struct Tmux {
 }
 
 impl Tmux {
-    /// A bash in which `$G` is groom-ns with the clone.
+    /// A bash in which `$G` is groom-ns with the clone, and `$W` the workspace: tmux doesn't
+    /// promise to start it there.
     fn new(workspace: &Workspace) -> Self {
         let tmux = Tmux {
             socket: path_str(&workspace.path(&unique("tmux"))).to_owned(),
@@ -21,8 +22,8 @@ impl Tmux {
             path_str(&jail::binary()),
             path_str(&workspace.clone_dir())
         );
-        let shell = format!("env PS1='desk$ ' G='{groom}' bash --noprofile --norc -i");
         let root = path_str(workspace.root());
+        let shell = format!("env PS1='desk$ ' W='{root}' G='{groom}' bash --noprofile --norc -i");
         tmux.ask(&[
             "new-session",
             "-d",
@@ -84,7 +85,7 @@ fn vim_draws_stops_goes_on_and_leaves() {
     let workspace = Workspace::new();
     workspace.file("clone/text", "first line\nsecond line\n");
     let tmux = Tmux::new(&workspace);
-    tmux.keys(&["stty -g >before; $G -- vim -u NONE text", "Enter"]);
+    tmux.keys(&["stty -g >$W/before; $G -- vim -u NONE text", "Enter"]);
     let is_drawn = |screen: &str| screen.starts_with("first line\nsecond line\n~\n");
     let screen = tmux.wait_for("vim's screen", |screen| {
         is_drawn(screen) && screen.contains("readonly")
@@ -102,7 +103,10 @@ fn vim_draws_stops_goes_on_and_leaves() {
     tmux.wait_for("the shell", |screen| {
         screen.contains("Stopped") && last(screen) == "desk$"
     });
-    tmux.keys(&["stty -g >after; cmp before after && echo sa''me", "Enter"]);
+    tmux.keys(&[
+        "stty -g >$W/after; cmp $W/before $W/after && echo sa''me",
+        "Enter",
+    ]);
     // bash itself has the terminal in another mode while it waits for a line.
     tmux.wait_for("the same mode", |screen| screen.contains("\nsame"));
     tmux.keys(&["fg", "Enter"]);
@@ -110,7 +114,7 @@ fn vim_draws_stops_goes_on_and_leaves() {
     tmux.keys(&[":q", "Enter"]);
     tmux.wait_for("the shell", |screen| last(screen) == "desk$");
     tmux.keys(&[
-        "stty -g >after; cmp before after && echo as be''fore",
+        "stty -g >$W/after; cmp $W/before $W/after && echo as be''fore",
         "Enter",
     ]);
     tmux.wait_for("the same mode", |screen| screen.contains("\nas before"));

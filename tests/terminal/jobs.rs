@@ -2,15 +2,14 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
+use std::time::{Duration, Instant};
 
-use groom_ns::sys::terminal;
-use nix::fcntl::{OFlag, open};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::stat::Mode;
+use nix::sys::termios::{FlowArg, tcflow};
 use nix::unistd::Pid;
 
-use crate::common::desk::{PROMPT, state, wait_until};
-use crate::common::host::{program, status_field};
+use crate::common::desk::{PROMPT, state, terminal_pair, wait_until};
+use crate::common::host::{children_of, program, status_field};
 use crate::common::{Desk, Workspace, finish, path_str};
 
 /// A command that says when it runs, and goes on: one process, since a shell that is
@@ -185,7 +184,7 @@ fn a_stop_that_is_sent_stops_and_continues_both() {
     kill(job, Signal::SIGTSTP).expect("our job");
     desk.wait_for(PROMPT);
     assert_eq!(state(job), 'T');
-    let command = child_of(child_of(job));
+    let command = command_of(job);
     assert_eq!(state(command), 'T', "the command too");
     desk.line("fg");
     wait_until("both go on", || state(job) != 'T' && state(command) != 'T');
@@ -210,18 +209,94 @@ fn a_stop_that_was_sent_long_ago_stops_nobody() {
     desk.line("$G --no-tty -- sh -c 'trap \"\" TSTP; echo ru''ns; read x; kill -STOP $$'");
     desk.wait_for("runs");
     let job = desk.foreground();
-    let command = child_of(child_of(job));
+    let command = command_of(job);
     send(job, Signal::SIGTSTP);
     send(job, Signal::SIGCONT);
     desk.line("");
     wait_until("the command has stopped itself", || state(command) == 'T');
-    // A stopped one takes none.
+    assert_stays(job);
+    kill(job, Signal::SIGKILL).expect("our job");
+    desk.wait_for(PROMPT);
+}
+
+/// Of the command itself that isn't the answer to one that was sent.
+#[test]
+fn a_stop_that_is_ignored_stops_nobody_later() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    let script = "trap \"\" TSTP; echo ru''ns; read x; echo \"<$x>\"; read x; kill -STOP $$";
+    desk.line(&format!("$G --no-tty -- sh -c '{script}'"));
+    desk.wait_for("runs");
+    let job = desk.foreground();
+    desk.keys(b"\x1a");
+    // Both are as they were, and in the foreground.
+    desk.line("goes on");
+    desk.wait_for("<goes on>");
+    assert_ne!(state(job), 'T');
+    // A program may put its screen in order before it stops: that takes a moment.
+    std::thread::sleep(Duration::from_secs(3));
+    desk.line("");
+    let command = command_of(job);
+    wait_until("the command has stopped itself", || state(command) == 'T');
+    assert_stays(job);
+    // Told now, it stops: the shell has to know.
+    desk.keys(b"\x1a");
+    desk.wait_for("Stopped");
+    desk.wait_for(PROMPT);
+    assert_eq!(state(job), 'T');
+    desk.line("fg");
+    desk.wait_for(PROMPT);
+    assert_eq!(state(command), 'X', "it went on, to its end");
+}
+
+/// It isn't stopped: a stopped process takes no signal.
+fn assert_stays(job: Pid) {
     for _ in 0..20 {
         send(job, Signal::SIGWINCH);
     }
     assert_ne!(state(job), 'T');
-    kill(job, Signal::SIGKILL).expect("our job");
+}
+
+/// While its last output is awaited: by groom-ns's SIGCONT, or from within the jail.
+#[test]
+fn a_command_that_goes_on_at_once_stops_nobody() {
+    let workspace = Workspace::new();
+    for is_inner in [false, true] {
+        let is_in_time = (0..10).any(|_| goes_on_in_time(&workspace, is_inner));
+        assert!(is_in_time, "vacuous: its output isn't awaited so long");
+    }
+}
+
+/// False where the machine took longer than groom-ns awaits the output.
+fn goes_on_in_time(workspace: &Workspace, is_inner: bool) -> bool {
+    let mut desk = Desk::new(workspace);
+    let inner = "(until grep -q \"^State:.T\" /proc/$$/status; do :; done; kill -CONT $$) & ";
+    let inner = if is_inner { inner } else { "" };
+    let script = format!("echo ru''ns; read x; {inner}echo out; kill -STOP $$; exec cat");
+    desk.line(&format!("$G -- sh -c '{script}'"));
+    desk.wait_for("runs");
+    let job = desk.foreground();
+    let command = command_of(job);
+    tcflow(desk.terminal(), FlowArg::TCOOFF).expect("our terminal");
+    let start = Instant::now();
+    desk.keys("\r");
+    if !is_inner {
+        wait_until("the command has stopped itself", || state(command) == 'T');
+        kill(job, Signal::SIGCONT).expect("our job");
+    }
+    let name = || status_field(command.as_raw(), "Name:");
+    wait_until("the command goes on", || name() == "cat");
+    if start.elapsed() > Duration::from_millis(500) {
+        return false;
+    }
+    tcflow(desk.terminal(), FlowArg::TCOON).expect("our terminal");
+    desk.wait_for("out");
+    assert_stays(job);
+    desk.line("still here");
+    desk.wait_for("still here\r\nstill here");
+    desk.keys(b"\x04");
     desk.wait_for(PROMPT);
+    true
 }
 
 #[test]
@@ -248,10 +323,7 @@ fn a_run_that_ends_in_the_background_leaves_the_terminal_alone() {
 #[test]
 fn a_terminal_that_hangs_up_gives_the_command_time() {
     let workspace = Workspace::new();
-    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    let master = open("/dev/ptmx", flags, Mode::empty()).expect("a terminal");
-    terminal::unlock(&master).expect("our terminal");
-    let slave = terminal::peer(&master).expect("our terminal");
+    let (master, slave) = terminal_pair();
     let done = workspace.out_dir().join("done");
     let script = format!(
         "trap 'sleep 0.5; echo clean >{}; exit 5' HUP; echo runs; while :; do sleep 0.05; done",
@@ -278,18 +350,11 @@ fn a_terminal_that_hangs_up_gives_the_command_time() {
 
 /// Pid 1 of a job's jail; its other child guards the terminal.
 fn jail_of(job: Pid) -> Pid {
-    let path = format!("/proc/{job}/task/{job}/children");
-    let children = std::fs::read_to_string(path).expect("a live process");
     let is_jail = |pid: &i32| status_field(*pid, "NSpid:").contains(' ');
-    let mut children = children
-        .split_whitespace()
-        .map(|pid| pid.parse().expect("a pid"));
-    Pid::from_raw(children.find(is_jail).expect("a jail"))
+    let jail = children_of(job.as_raw()).into_iter().find(is_jail);
+    Pid::from_raw(jail.expect("a jail"))
 }
 
-fn child_of(pid: Pid) -> Pid {
-    let path = format!("/proc/{pid}/task/{pid}/children");
-    let children = std::fs::read_to_string(path).expect("a live process");
-    let first = children.split_whitespace().next().expect("a child");
-    Pid::from_raw(first.parse().expect("a pid"))
+fn command_of(job: Pid) -> Pid {
+    Pid::from_raw(children_of(jail_of(job).as_raw())[0])
 }

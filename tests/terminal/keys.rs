@@ -1,10 +1,12 @@
 //! A key that is typed: it is on no screen, and not the command's.
 
-use nix::sys::termios::LocalFlags;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{LocalFlags, Termios};
+use nix::unistd::Pid;
 
 use crate::common::desk::{PROMPT, state, wait_until};
-use crate::common::host::status_field;
-use crate::common::{Desk, Workspace};
+use crate::common::host::{children_of, status_field};
+use crate::common::{Desk, Workspace, jail, path_str};
 
 const RUN: &str = "$G --broker anthropic --key-stdin --upstream http://127.0.0.1:9";
 const COMMAND: &str = "-- sh -c 'echo re''ady; read x; echo \"<$x>\"'";
@@ -63,6 +65,7 @@ fn it_is_not_shown_after_a_stop() {
         desk.wait_for("Stopped");
         desk.wait_for(PROMPT);
         desk.line("fg");
+        desk.wait_for("key for 127.0.0.1: ");
         type_both(desk);
     }
 }
@@ -89,13 +92,146 @@ fn it_is_not_shown_to_a_job_that_comes_to_the_foreground() {
 
 /// The processes that a process has started, and theirs.
 fn descendants(pid: i32) -> Vec<i32> {
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let children = children.unwrap_or_default();
-    let children: Vec<i32> = children
-        .split_whitespace()
-        .map(|pid| pid.parse().expect("a pid"))
-        .collect();
+    let children = children_of(pid);
     let theirs = children.iter().flat_map(|pid| descendants(*pid));
     let theirs: Vec<i32> = theirs.collect();
     [children, theirs].concat()
+}
+
+#[test]
+fn it_is_asked_for_where_it_is_typed() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    // Whatever standard error is.
+    desk.line(&format!("{RUN} {COMMAND} 2>errors"));
+    desk.wait_for("\nkey for 127.0.0.1: ");
+    wait_until_hidden(&desk);
+    desk.line("sk-ant-typed-by-hand");
+    // What is shown next begins a line.
+    desk.wait_for("\nready");
+    desk.line("");
+    desk.wait_for(PROMPT);
+    let errors = std::fs::read_to_string(workspace.path("errors")).expect("errors");
+    assert_eq!(errors, "");
+    // Control: one that isn't typed isn't asked for.
+    let shown = desk.run(&format!("echo sk-ant-in-a-pipe | {RUN} -- echo ra''n"));
+    assert!(
+        shown.contains("ran") && !shown.contains("key for"),
+        "{shown}"
+    );
+}
+
+/// A broker that no run is tied to.
+fn broker(workspace: &Workspace) -> String {
+    format!(
+        "{} broker anthropic --listen unix:{} --key-stdin --upstream http://127.0.0.1:9",
+        path_str(&jail::binary()),
+        path_str(&workspace.path("broker.sock"))
+    )
+}
+
+/// Types it to a broker that asks for it, which serves then.
+fn type_it(desk: &mut Desk, before: &Termios) {
+    desk.wait_for("key for 127.0.0.1: ");
+    wait_until_hidden(desk);
+    desk.line("sk-ant-typed-by-hand");
+    desk.wait_for("\r\nready unix:");
+    assert!(desk.mode() == *before, "it isn't as it was");
+    desk.keys(b"\x03");
+    desk.wait_for(PROMPT);
+    assert_eq!(desk.run("echo $?").trim(), "0");
+    let seen = String::from_utf8_lossy(&desk.seen()).into_owned();
+    assert!(!seen.contains("typed-by-hand"), "{seen}");
+}
+
+#[test]
+fn a_broker_alone_asks_for_it() {
+    let workspace = Workspace::new();
+    let mut desk = Desk::new(&workspace);
+    let plain = |desk: &Desk| {
+        // As it is while a program runs: bash has it in another mode at its prompt.
+        let mode = desk.mode();
+        assert!(mode.local_flags.contains(LocalFlags::ECHO), "vacuous");
+        mode
+    };
+    desk.line("echo be''gin; read x");
+    desk.wait_for("begin");
+    let before = plain(&desk);
+    desk.line("");
+    desk.wait_for(PROMPT);
+    desk.line(&broker(&workspace));
+    type_it(&mut desk, &before);
+    // After a stop, and to a job that comes to the foreground.
+    desk.line(&broker(&workspace));
+    desk.wait_for("key for 127.0.0.1: ");
+    desk.keys(b"\x1a");
+    desk.wait_for("Stopped");
+    desk.wait_for(PROMPT);
+    assert_eq!(desk.run("echo for the shell").trim(), "for the shell");
+    desk.line("fg");
+    type_it(&mut desk, &before);
+    desk.line(&format!("{} &", broker(&workspace)));
+    desk.wait_for(PROMPT);
+    assert_eq!(desk.run("echo for the shell").trim(), "for the shell");
+    assert_ne!(state(desk.job()), 'T', "nothing has stopped it");
+    desk.line("fg");
+    type_it(&mut desk, &before);
+}
+
+/// dash: bash would put the terminal back itself.
+#[test]
+fn a_stop_while_it_is_asked_for_leaves_the_terminal_as_it_was() {
+    let workspace = Workspace::new();
+    for line in [broker(&workspace), format!("{RUN} {COMMAND}")] {
+        let mut desk = Desk::with(&workspace, &["dash", "-i"]);
+        desk.wait_for(PROMPT);
+        let before = desk.mode();
+        desk.line(&line);
+        desk.wait_for("key for 127.0.0.1: ");
+        wait_until_hidden(&desk);
+        desk.keys(b"\x1a");
+        desk.wait_for(PROMPT);
+        assert!(desk.mode() == before, "it isn't as it was");
+        desk.line("fg");
+        desk.wait_for("key for 127.0.0.1: ");
+        wait_until_hidden(&desk);
+        desk.keys(b"\x03");
+        desk.wait_for(PROMPT);
+        assert!(desk.mode() == before, "it isn't as it was");
+        assert_eq!(desk.run("echo $?").trim(), "125");
+        let seen = String::from_utf8_lossy(&desk.seen()).into_owned();
+        assert_eq!(seen.matches("key for").count(), 2, "{seen}");
+    }
+}
+
+/// From a script: an interactive shell would put the terminal back itself.
+#[test]
+fn a_signal_while_a_broker_asks_leaves_the_terminal_as_it_was() {
+    let workspace = Workspace::new();
+    for (signal, code) in [
+        (Signal::SIGINT, "125"),
+        (Signal::SIGTERM, "125"),
+        (Signal::SIGHUP, "125"),
+        (Signal::SIGQUIT, "125"),
+        (Signal::SIGKILL, "137"),
+        (Signal::SIGALRM, "142"),
+    ] {
+        // Nothing else may end by them.
+        let script = format!(
+            "trap : INT HUP QUIT; echo begin; read x; {}; echo \"<$?>\"; exec sleep 60",
+            broker(&workspace)
+        );
+        let mut desk = Desk::with(&workspace, &["bash", "-c", &script]);
+        desk.wait_for("begin");
+        let before = desk.mode();
+        desk.line("");
+        desk.wait_for("key for 127.0.0.1: ");
+        wait_until_hidden(&desk);
+        kill(Pid::from_raw(desk.child()), signal).expect("our broker");
+        let said = desk.wait_for(&format!("<{code}>"));
+        desk.wait_for_mode("as it was", |mode| *mode == before);
+        // On a line of its own.
+        let is_refused = said.starts_with("\r\n") && said.contains("before the key was read");
+        assert_eq!(is_refused, code == "125", "{said}");
+    }
 }

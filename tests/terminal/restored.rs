@@ -1,8 +1,13 @@
 //! The caller's terminal is as it was, however a run ends.
 
+use nix::fcntl::{OFlag, open};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::sys::termios::Termios;
+use nix::unistd::{Pid, mkfifo, write};
 
-use crate::common::host::{self, processes_named};
+use crate::common::desk::{PROMPT, state, wait_until};
+use crate::common::host::{self, children_of, processes_named};
 use crate::common::{Desk, Workspace, is_root};
 
 #[test]
@@ -44,27 +49,19 @@ fn after_a_kill_that_nobody_can_catch() {
     for signal in [Signal::SIGKILL, Signal::SIGABRT] {
         for whole_job in [false, true] {
             let (copy, name) = workspace.named_binary();
-            let script = format!(
-                "echo begin; read x; {} run --clone {} --ro-file $P -- $P sleep 60; exec sleep 60",
+            let groom = format!(
+                "{} run --clone {} --ro-file $P",
                 host::path_str(&copy),
                 host::path_str(&workspace.clone_dir())
             );
-            let mut desk = Desk::with(&workspace, &["bash", "-c", &script]);
-            desk.wait_for("begin");
-            let before = desk.mode();
-            desk.line("");
-            desk.wait_for("ready");
-            assert!(
-                desk.mode() != before,
-                "vacuous: the terminal isn't in raw mode"
-            );
+            let (desk, before) = in_a_script(&workspace, &groom);
             let groom = desk.child();
             let whom = if whole_job {
                 -desk.pid().as_raw()
             } else {
                 groom
             };
-            kill(nix::unistd::Pid::from_raw(whom), signal).expect("our job");
+            kill(Pid::from_raw(whom), signal).expect("our job");
             desk.wait_for_mode("as it was", |mode| *mode == before);
             host::wait_until_gone("a process of groom-ns", || processes_named(&name));
         }
@@ -72,31 +69,41 @@ fn after_a_kill_that_nobody_can_catch() {
 }
 
 /// The one child of groom-ns that isn't in the jail's pid namespace.
-fn guard_of(desk: &Desk) -> i32 {
-    let groom = desk.foreground();
-    let children = std::fs::read_to_string(format!("/proc/{groom}/task/{groom}/children"));
-    let children = children.expect("a live process");
-    let mut children = children
-        .split_whitespace()
-        .map(|pid| pid.parse().expect("a pid"));
+fn guard_of(groom: Pid) -> Pid {
     let is_guard = |pid: &i32| !host::status_field(*pid, "NSpid:").contains(' ');
-    children.find(is_guard).expect("a guard")
+    let guard = children_of(groom.as_raw()).into_iter().find(is_guard);
+    Pid::from_raw(guard.expect("a guard"))
 }
 
-#[test]
-fn after_a_kill_of_its_guard() {
-    let workspace = Workspace::new();
-    let script = "echo begin; read x; $G -- $P sleep 60; exec sleep 60";
-    let mut desk = Desk::with(&workspace, &["bash", "-c", script]);
+/// A run from a script, in raw mode; the script goes on with `sleep`. With it comes the
+/// mode before.
+fn in_a_script(workspace: &Workspace, groom: &str) -> (Desk, Termios) {
+    let script = format!("echo begin; read x; {groom} -- $P sleep 60; exec sleep 60");
+    let mut desk = Desk::with(workspace, &["bash", "-c", &script]);
     desk.wait_for("begin");
     let before = desk.mode();
     desk.line("");
     desk.wait_for("ready");
     assert!(desk.mode() != before, "vacuous: it isn't in raw mode");
-    let guard = nix::unistd::Pid::from_raw(guard_of(&desk));
-    kill(guard, Signal::SIGKILL).expect("our job's child");
-    desk.keys(b"\x03");
-    desk.wait_for_mode("as it was", |mode| *mode == before);
+    (desk, before)
+}
+
+/// Or stop, which would hold the run's end up for ever.
+#[test]
+fn after_a_signal_to_its_guard_that_nobody_can_catch() {
+    let workspace = Workspace::new();
+    for signal in [Signal::SIGKILL, Signal::SIGSTOP] {
+        let (desk, before) = in_a_script(&workspace, "$G");
+        let groom = Pid::from_raw(desk.child());
+        let guard = guard_of(groom);
+        kill(guard, signal).expect("our job's child");
+        let mut desk = desk;
+        desk.keys(b"\x03");
+        desk.wait_for_mode("as it was", |mode| *mode == before);
+        wait_until("nothing is left of the run", || {
+            [groom, guard].iter().all(|pid| state(*pid) == 'X')
+        });
+    }
 }
 
 /// It outlives groom-ns and was forked by it: nothing of the run's may be kept by it.
@@ -106,7 +113,7 @@ fn its_guard_holds_nothing_else() {
     let mut desk = Desk::new(&workspace);
     desk.line("$G -- $P sleep 60");
     desk.wait_for("ready");
-    let guard = guard_of(&desk);
+    let guard = guard_of(desk.foreground()).as_raw();
     assert_eq!(
         host::status_field(guard, "SigBlk:"),
         "fffffffe7ffbfeff",
@@ -142,4 +149,34 @@ fn its_guard_holds_nothing_else() {
         ["/dev/null", "/dev/null", "/dev/null", "/dev/pts/", "socket"],
         "{held:?}"
     );
+}
+
+/// What is said on it at the end finds it as it was: a line ends as the caller has it.
+#[test]
+fn before_the_end_is_said() {
+    let workspace = Workspace::new();
+    // A pipe that takes nothing more.
+    let fifo = workspace.path("fifo");
+    mkfifo(&fifo, Mode::S_IRWXU).expect("a pipe");
+    let full = open(&fifo, OFlag::O_RDWR | OFlag::O_NONBLOCK, Mode::empty()).expect("our pipe");
+    while write(&full, &[b'.'; 4096]).is_ok() {}
+    let mut desk = Desk::new(&workspace);
+    desk.run("stty -onlcr");
+    let before = desk.mode();
+    desk.line("$G --tty -- sh -c 'echo lost; exec sleep 60' >fifo");
+    desk.wait_for_mode("raw mode", |mode| *mode != before);
+    let groom = desk.foreground();
+    wait_until("the command has written", || {
+        let all = children_of(groom.as_raw())
+            .into_iter()
+            .flat_map(children_of);
+        all.into_iter()
+            .any(|pid| host::status_field(pid, "Name:") == "sleep")
+    });
+    kill(groom, Signal::SIGTERM).expect("our job");
+    let lost = "groom-ns: output is lost: nobody reads it";
+    desk.wait_for(lost);
+    desk.wait_for(PROMPT);
+    let seen = String::from_utf8_lossy(&desk.seen()).into_owned();
+    assert!(seen.contains(&format!("{lost}\n")), "{seen:?}");
 }

@@ -1,23 +1,25 @@
 //! The guard of the caller's terminal: a process that puts it into raw mode and back,
 //! and back above all when groom-ns is gone, however it went. It is forked before there
-//! is a jail or a token, and holds nothing but the terminal and a socket. A key that came
-//! in a variable or a file is there by then, in a page that a fork sees as zeroes
+//! is a jail, or a run's token, and holds nothing but the terminal and a socket. A key that
+//! came in a variable or a file is there by then, in a page that a fork sees as zeroes
 //! (`MADV_WIPEONFORK`, madvise(2)).
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_dumpable;
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::sys::termios::{LocalFlags, SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, read, setpgid, write};
 
 use crate::ns::stdio;
 use crate::refusal::Refusal;
 use crate::sabotage::{Mechanism, stands};
-use crate::sys::process::{Forked, close_all_but, fork_into};
+use crate::sys::process::{Forked, close_all_but, fork_into, pidfd_send_signal};
 
 use super::setup;
 
@@ -28,9 +30,13 @@ const BACK: u8 = b'b';
 const FORGET: u8 = b'f';
 const FAILED: u8 = b'!';
 
+/// How long its answer, and its end, may take: somebody may have stopped it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// The supervisor's side. Dropped, the terminal is as it was, and the guard is reaped.
 pub(super) struct Guard {
     pid: Pid,
+    pidfd: OwnedFd,
     /// None once it has been closed.
     socket: Option<OwnedFd>,
 }
@@ -42,8 +48,9 @@ impl Guard {
         let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::Stream, None, flags)
             .map_err(setup("socketpair"))?;
         match fork_into(0).map_err(setup("clone"))? {
-            Forked::Parent(pid, _) => Ok(Guard {
+            Forked::Parent(pid, pidfd) => Ok(Guard {
                 pid,
+                pidfd,
                 socket: Some(ours),
             }),
             Forked::Child => {
@@ -57,31 +64,37 @@ impl Guard {
     }
 
     /// Every byte goes through as it is.
-    pub(super) fn raw(&self) -> Result<(), Refusal> {
+    pub(super) fn raw(&mut self) -> Result<(), Refusal> {
         self.ask(RAW).map_err(setup("tcsetattr"))
     }
 
     /// As it was, but nothing that is typed is shown: a key is.
-    pub(super) fn quiet(&self) -> Result<(), Refusal> {
+    pub(super) fn quiet(&mut self) -> Result<(), Refusal> {
         self.ask(QUIET).map_err(setup("tcsetattr"))
     }
 
     /// As it was before the first of these.
-    pub(super) fn back(&self) -> Result<(), Refusal> {
+    pub(super) fn back(&mut self) -> Result<(), Refusal> {
         self.ask(BACK).map_err(setup("tcsetattr"))
     }
 
     /// Another job has the terminal now: its mode is that job's.
-    pub(super) fn forget(&self) -> Result<(), Refusal> {
+    pub(super) fn forget(&mut self) -> Result<(), Refusal> {
         self.ask(FORGET).map_err(setup("tcsetattr"))
     }
 
-    /// Waits for the answer: the terminal is then as was asked.
-    fn ask(&self, what: u8) -> nix::Result<()> {
+    /// Waits for the answer: the terminal is then as was asked. A guard that doesn't
+    /// answer in time is killed: what it was asked for must not be done later.
+    fn ask(&mut self, what: u8) -> nix::Result<()> {
         let socket = self.socket.as_ref().ok_or(Errno::EPIPE)?;
         let mut answer = [0];
         // EPIPE and the end of file: somebody has killed the guard.
         write(socket, &[what])?;
+        if !is_readable_in_time(socket.as_fd()) {
+            let _ = pidfd_send_signal(&self.pidfd, libc::SIGKILL);
+            self.socket = None;
+            return Err(Errno::ETIMEDOUT);
+        }
         match retried(|| read(socket, &mut answer))? {
             1 if answer == [what] => Ok(()),
             1 => Err(Errno::EIO),
@@ -93,9 +106,29 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.socket = None;
-        // In a fork, whose child the guard isn't, it answers at once.
+        // In a fork, whose child the guard isn't, there is nothing to wait for.
+        let at_once = retried(|| waitpid(self.pid, Some(WaitPidFlag::WNOHANG)));
+        if at_once != Ok(WaitStatus::StillAlive) {
+            return;
+        }
+        if !is_readable_in_time(self.pidfd.as_fd()) {
+            let _ = pidfd_send_signal(&self.pidfd, libc::SIGKILL);
+        }
         let _ = retried(|| waitpid(self.pid, None));
     }
+}
+
+/// Waits until it can be read, or has ended.
+fn is_readable_in_time(fd: BorrowedFd) -> bool {
+    let end = Instant::now() + PATIENCE;
+    let mut ask = [PollFd::new(fd, PollFlags::POLLIN)];
+    retried(|| {
+        let left = end.saturating_duration_since(Instant::now());
+        poll(
+            &mut ask,
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO),
+        )
+    }) != Ok(0)
 }
 
 fn retried<T>(mut call: impl FnMut() -> nix::Result<T>) -> nix::Result<T> {
