@@ -15,7 +15,7 @@ from verdict import Outcome
 from timing import NANO, interleaved, said_and_ended, spawn
 
 PORT = 8080
-INSIDE = f"socat TCP-LISTEN:{PORT},bind=127.0.0.1,fork,reuseaddr UNIX-CONNECT:/run/broker/socket & exec "
+INSIDE = f"socat TCP-LISTEN:{PORT},bind=127.0.0.1,fork,reuseaddr UNIX-CONNECT:/run/broker/socket 2>/dev/null & exec "
 
 
 def until_answered(arguments):

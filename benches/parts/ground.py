@@ -1,6 +1,7 @@
 """Who measures, where, with what: a folder of the user's, and the programs in it."""
 
 import contextlib
+import encodings.idna  # A socket wants it, when the user may not reach python's folder.
 import json
 import os
 import shutil

@@ -1,5 +1,6 @@
 """Rows about starts and ends."""
 
+import functools
 import os
 import time
 
@@ -12,16 +13,12 @@ JAILS = 200
 AT_ONCE = 2
 
 
-def timed(arguments):
-    return lambda: start_to_end(arguments)
-
-
 def start(ground):
     view = ground.view()
     count = view.check()
     ground.shown(f"start to end of true, {count} mounts in each")
     measures = {"ours": view.ours(TRUE), "bwrap": view.bwrap(TRUE), "bare": view.bare_words(TRUE)}
-    got = interleaved({name: timed(words) for name, words in measures.items()}, ground.rounds(1000))
+    got = interleaved({name: functools.partial(start_to_end, words) for name, words in measures.items()}, ground.rounds(1000))
     what = "start to end of `true`"
     yield Outcome(what, ground.who, "bubblewrap, same view", 0.60, "ms", got["ours"], got["bwrap"])
     yield Outcome(what, ground.who, "the bare program", 1.35, "ms", got["ours"], got["bare"])
@@ -39,7 +36,7 @@ def ro_file(ground):
     many.check()
     measures = {"few": few.ours(TRUE), "many": many.ours(TRUE)}
     measures |= {"their few": few.bwrap(TRUE), "their many": many.bwrap(TRUE)}
-    got = interleaved({name: timed(words) for name, words in measures.items()}, ground.rounds(400))
+    got = interleaved({name: functools.partial(start_to_end, words) for name, words in measures.items()}, ground.rounds(400))
     a_file = [[took / FURTHER for took in differences(got[f"{whose}many"], got[f"{whose}few"])] for whose in ("", "their ")]
     yield Outcome("each further `--ro-file`", ground.who, "bubblewrap's `--ro-bind`", 0.8, "µs", *a_file)
 
@@ -55,7 +52,7 @@ def teardown(ground):
         return end - int(said) * NANO
 
     measures = {"ours": view.ours(*command), "bwrap": view.bwrap(*command), "bare": view.bare_words(*command)}
-    got = interleaved({name: lambda words=words: after(words) for name, words in measures.items()}, ground.rounds(1000))
+    got = interleaved({name: functools.partial(after, words) for name, words in measures.items()}, ground.rounds(1000))
     what = "teardown: the command's last instruction to the end"
     yield Outcome(what, ground.who, "bubblewrap", 1.0, "ms", got["ours"], got["bwrap"])
     yield Outcome(what, ground.who, "the bare program", None, "ms", got["ours"], got["bare"])
@@ -85,7 +82,7 @@ def many(ground):
     ground.shown(f"{JAILS} jails, {AT_ONCE} at a time")
     view = ground.view()
     measures = {"ours": view.ours(TRUE), "bwrap": view.bwrap(TRUE)}
-    got = interleaved({name: lambda words=words: two_at_a_time(words) for name, words in measures.items()}, ground.rounds(10))
+    got = interleaved({name: functools.partial(two_at_a_time, words) for name, words in measures.items()}, ground.rounds(10))
     yield Outcome(f"{JAILS} jails, {AT_ONCE} at a time, wall", ground.who, "bubblewrap", 0.7, "s", got["ours"], got["bwrap"])
 
 
@@ -104,7 +101,7 @@ def large_clone(ground):
         "empty": ground.view(flags).ours(TRUE),
         "find": ["find", str(clone), "-name", ".git", "-prune"],
     }
-    got = interleaved({name: timed(words) for name, words in measures.items()}, ground.rounds(200))
+    got = interleaved({name: functools.partial(start_to_end, words) for name, words in measures.items()}, ground.rounds(200))
     more = differences(got["large"], got["empty"])
     what = "what 100,000 files in a writable clone add to a start"
     yield Outcome(what, ground.who, "`find CLONE -name .git -prune`", 1.0, "ms", more, got["find"])

@@ -4,10 +4,11 @@
  *   tool alive             says the time, and waits to be killed
  *   tool timed COMMAND...  says how long the command took, whose output goes nowhere
  *   tool ask               says the time when ANTHROPIC_BASE_URL has answered a question with 200
- *   tool calls FOLDER [filtered]
- *                          for each name of a call on standard input, a batch of them in
- *                          FOLDER, and how long one took; `filtered`: under a seccomp
- *                          filter that looks at nothing and allows everything
+ *   tool calls FOLDER      for each name of a call on standard input, a batch of them in
+ *                          FOLDER, and how long one took
+ *   tool confined ...      any of these under a seccomp filter that looks at nothing and a
+ *                          landlock domain with one rule, and both allow everything: what
+ *                          the kernel alone takes for having them
  *
  * Times are nanoseconds, of CLOCK_MONOTONIC, a line each.
  */
@@ -17,6 +18,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/futex.h>
+#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -81,11 +83,21 @@ static int ask(void) {
   errx(1, "no answer came");
 }
 
-static void allow_all(void) {
+static void confine(void) {
+  struct landlock_ruleset_attr handled = {.handled_access_fs = 0xffff};
+  int rules;
+  /* As many rights as this kernel knows. */
+  while ((rules = syscall(SYS_landlock_create_ruleset, &handled, sizeof handled.handled_access_fs, 0)) < 0)
+    if (!(handled.handled_access_fs >>= 1)) err(1, "landlock");
+  struct landlock_path_beneath_attr root = {handled.handled_access_fs, open("/", O_PATH | O_CLOEXEC)};
   struct sock_filter allow = {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW};
   struct sock_fprog filter = {1, &allow};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
-    err(1, "seccomp");
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+      syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &root, 0) ||
+      syscall(SYS_landlock_restrict_self, rules, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+    err(1, "confine");
+  close(root.parent_fd);
+  close(rules);
 }
 
 /* One call of each kind; returns a negative number if it failed. */
@@ -120,6 +132,10 @@ static int calls(const char *folder) {
 }
 
 int main(int count, char **words) {
+  if (count > 2 && !strcmp(words[1], "confined")) {
+    confine();
+    count--, words++;
+  }
   const char *what = count > 1 ? words[1] : "";
   if (!strcmp(what, "stamp")) return say(now()), 0;
   if (!strcmp(what, "alive")) {
@@ -128,9 +144,6 @@ int main(int count, char **words) {
   }
   if (!strcmp(what, "timed") && count > 2) return timed(words + 2);
   if (!strcmp(what, "ask")) return ask();
-  if (!strcmp(what, "calls") && count > 2) {
-    if (count > 3) allow_all();
-    return calls(words[2]);
-  }
+  if (!strcmp(what, "calls") && count > 2) return calls(words[2]);
   errx(2, "see the head of tool.c");
 }
