@@ -146,5 +146,5 @@ def cargo_build(ground, sysroot):
     command = (f"{sysroot}/bin/cargo", "build", "--offline", "--quiet", "--manifest-path", clone / "Cargo.toml")
     view = ground.view(flags, "crate")
     subprocess.run(command, check=True, env=ENVIRONMENT)  # Which makes a Cargo.lock.
-    clean = lambda: subprocess.run(["rm", "-rf", out / "target"], check=True)
+    clean = functools.partial(subprocess.run, ["rm", "-rf", out / "target"], check=True)
     yield from compared(ground, view, command, "a cargo build", 1.02, 20, clean)
