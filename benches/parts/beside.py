@@ -32,11 +32,12 @@ ROWS = {
 }
 
 
-def outcomes(options):
+def outcomes(ground):
+    ground.shown("the broker under load")
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        words = [BROKER, "--json", file.name, *(["--quick"] if options.quick else [])]
+        words = [BROKER, "--json", file.name, *(["--quick"] if ground.quick else [])]
         # Its own table has more rows than there are limits.
-        ended = subprocess.run(words, check=False, stdout=sys.stderr, env=os.environ)
+        ended = subprocess.run(words, check=False, stdout=sys.stderr, env={**os.environ, "GROOM_NS_BIN": str(ground.groom_ns)})
         if ended.returncode != 0:
             raise Failed("benches/broker failed")
         rows = json.load(open(file.name, encoding="utf-8"))

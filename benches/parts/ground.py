@@ -60,9 +60,9 @@ def become(uid):
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    kept = {name: os.environ[name] for name in ("PATH",)}
+    path = os.environ["PATH"]
     os.environ.clear()
-    os.environ.update(kept, HOME="/nonexistent", LANG="C.UTF-8")
+    os.environ.update(PATH=path, HOME="/nonexistent", LANG="C.UTF-8")
 
 
 def in_a_process(uid, work):
