@@ -6,7 +6,8 @@ from statistics import median, quantiles
 from results import plain
 
 BATCHES = 5
-UNITS = {"s": 1, "ms": 1e3, "µs": 1e6, "ns": 1e9, "KiB": 1, "MiB": 1, "1/s": 1}
+# Times are kept in seconds, all else in the unit that is shown.
+UNITS = {"ms": 1e3, "µs": 1e6, "ns": 1e9}
 
 
 @dataclass
@@ -55,14 +56,15 @@ class Outcome:
 
 
 def quotient(ours, theirs):
-    return median(ours) / median(theirs) if median(theirs) else float("inf")
+    """What was added can be nothing, or less; then there is no quotient, and no limit is met."""
+    return median(ours) / median(theirs) if median(theirs) > 0 else float("nan")
 
 
 def measured(values, unit):
     """The median and the quartiles."""
     if not values:
         return ""
-    scaled = [value * UNITS[unit] for value in values]
+    scaled = [value * UNITS.get(unit, 1) for value in values]
     if len(scaled) < 4:
         return f"{plain(median(scaled))} {unit}"
     low, middle, high = quantiles(scaled, n=4)
