@@ -11,16 +11,11 @@ import time
 import servers
 import tls
 from client import TOKEN
-from verdict import Outcome
 from timing import NANO, interleaved, said_and_ended, spawn
+from verdict import Outcome
 
 PORT = 8080
 INSIDE = f"socat TCP-LISTEN:{PORT},bind=127.0.0.1,fork,reuseaddr UNIX-CONNECT:/run/broker/socket 2>/dev/null & exec "
-
-
-def until_answered(arguments):
-    said, begin, _ = said_and_ended(arguments)
-    return int(said) * NANO - begin
 
 
 def with_broker(ground):
@@ -32,8 +27,9 @@ def with_broker(ground):
     key = place.write("key", servers.KEY)
     flags = ["--broker", "anthropic", "--key-file", key, "--broker-log", work / "groom-ns.log"]
     flags += ["--upstream", f"https://localhost:{port}", "--upstream-ca", place.ca]
-    ours, view = ground.view(flags), ground.view()
+    view = ground.view()
     ask = (str(view.clone / "tool"), "ask")
+    with_ours = ground.view(flags).ours(*ask)
     values = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{PORT}", "ANTHROPIC_API_KEY": TOKEN}
     further = ["--ro-bind", str(work / "run"), "/run/broker"]
     further += [word for name, value in values.items() for word in ("--setenv", name, value)]
@@ -42,6 +38,10 @@ def with_broker(ground):
     nginx = list(map(str, servers.nginx_proxy(place, PORT, port)))
     config = work / "nginx.conf"
     config.write_text(config.read_text().replace(f"listen 127.0.0.1:{PORT} ", f"listen unix:{socket} "))
+
+    def started_by_us():
+        said, begin, _ = said_and_ended(with_ours)
+        return int(said) * NANO - begin
 
     def peers():
         socket.unlink(missing_ok=True)
@@ -55,6 +55,7 @@ def with_broker(ground):
         return int(said) * NANO - begin
 
     with api:
-        got = interleaved({"ours": lambda: until_answered(ours.ours(*ask)), "peers": peers}, ground.rounds(200))
+        ways = {"ours": started_by_us, "peers": peers}
+        got = interleaved(lambda measure: measure(), ways, ground.rounds(200))
     what = "start with `--broker` until the first answered request"
     yield Outcome(what, ground.who, "bubblewrap + nginx + socat", 0.5, "ms", got["ours"], got["peers"])

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST = 64 };
+enum { MOST = 64, CHILDREN = PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK };
 
 static struct { pid_t pid; long steps; int begun; } processes[MOST];
 static int known;
@@ -73,7 +73,7 @@ int main(int count, char **words) {
     execv(words[1], words + 1);
     err(127, "%s", words[1]);
   }
-  int status, options = PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL;
+  int status, options = PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC | CHILDREN;
   if (waitpid(first, &status, 0) != first || !WIFSTOPPED(status)) errx(1, "it doesn't stop");
   if (ptrace(PTRACE_SETOPTIONS, first, 0, options) < 0) err(1, "PTRACE_SETOPTIONS");
   /* Counting begins with the command's own first instruction. */

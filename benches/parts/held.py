@@ -95,7 +95,8 @@ def at_once(ground):
     (ours, our_kernel), (theirs, their_kernel) = both(ground, JAILS, ground.rounds(10))
     what = f"{JAILS} jails at once: memory of their own processes"
     yield Outcome(what, ground.who, "bubblewrap", 0.5, "KiB", ours, theirs)
-    yield Outcome(f"{JAILS} jails at once: kernel memory", ground.who, "bubblewrap", None, "KiB", our_kernel, their_kernel)
+    what = f"{JAILS} jails at once: kernel memory"
+    yield Outcome(what, ground.who, "bubblewrap", None, "KiB", our_kernel, their_kernel)
 
 
 def alone(ground):

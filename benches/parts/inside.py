@@ -7,9 +7,9 @@ import os
 import subprocess
 from statistics import median
 
-from verdict import Outcome
 from processes import OTHER_CORE
 from timing import NANO, interleaved, said_and_ended
+from verdict import Outcome
 from view import ENVIRONMENT
 
 CALLS = {"getppid": 1.02, "read": 1.02, "write": 1.02, "futex": 1.02, "stat": 1.05, "open and close": 1.05}
@@ -58,8 +58,8 @@ def calls(ground):
         words = three(view, "calls", view.clone)
         callers = {where: stack.enter_context(caller(those)) for where, those in words.items()}
         for name, limit in CALLS.items():
-            measures = {where: functools.partial(batch, name) for where, batch in callers.items()}
-            yield from outcomes(ground, name, limit, "ns", interleaved(measures, ground.rounds(400)))
+            got = interleaved(lambda batch, name=name: batch(name), callers, ground.rounds(400))
+            yield from outcomes(ground, name, limit, "ns", got)
 
 
 def compared(ground, view, command, what, limit, rounds, before=lambda: None):
@@ -69,9 +69,7 @@ def compared(ground, view, command, what, limit, rounds, before=lambda: None):
         before()
         return int(said_and_ended(arguments)[0]) * NANO
 
-    words = three(view, "timed", *command)
-    measures = {where: functools.partial(measure, those) for where, those in words.items()}
-    got = interleaved(measures, ground.rounds(rounds))
+    got = interleaved(measure, three(view, "timed", *command), ground.rounds(rounds))
     unit = "s" if median(got["outside"]) > 1 else "ms"
     yield from outcomes(ground, what, limit, unit, got)
 

@@ -1,11 +1,10 @@
 """Rows about starts and ends."""
 
-import functools
 import os
 import time
 
-from verdict import Outcome
 from timing import NANO, differences, ended_well, interleaved, said_and_ended, spawn, start_to_end
+from verdict import Outcome
 
 TRUE = "/usr/bin/true"
 FURTHER = 40
@@ -17,8 +16,8 @@ def start(ground):
     view = ground.view()
     count = view.check()
     ground.shown(f"start to end of true, {count} mounts in each")
-    measures = {"ours": view.ours(TRUE), "bwrap": view.bwrap(TRUE), "bare": view.bare_words(TRUE)}
-    got = interleaved({name: functools.partial(start_to_end, words) for name, words in measures.items()}, ground.rounds(1000))
+    jails = {"ours": view.ours(TRUE), "bwrap": view.bwrap(TRUE), "bare": view.bare_words(TRUE)}
+    got = interleaved(start_to_end, jails, ground.rounds(1000))
     what = "start to end of `true`"
     yield Outcome(what, ground.who, "bubblewrap, same view", 0.60, "ms", got["ours"], got["bwrap"])
     yield Outcome(what, ground.who, "the bare program", 1.35, "ms", got["ours"], got["bare"])
@@ -34,11 +33,14 @@ def ro_file(ground):
         path.write_text("x")
     few, many = ground.view(), ground.view([word for path in paths for word in ("--ro-file", path)])
     many.check()
-    measures = {"few": few.ours(TRUE), "many": many.ours(TRUE)}
-    measures |= {"their few": few.bwrap(TRUE), "their many": many.bwrap(TRUE)}
-    got = interleaved({name: functools.partial(start_to_end, words) for name, words in measures.items()}, ground.rounds(400))
-    a_file = [[took / FURTHER for took in differences(got[f"{whose}many"], got[f"{whose}few"])] for whose in ("", "their ")]
-    yield Outcome("each further `--ro-file`", ground.who, "bubblewrap's `--ro-bind`", 0.8, "µs", *a_file)
+    jails = {"few": few.ours(TRUE), "many": many.ours(TRUE)}
+    jails |= {"their few": few.bwrap(TRUE), "their many": many.bwrap(TRUE)}
+    got = interleaved(start_to_end, jails, ground.rounds(400))
+    ours, theirs = (
+        [took / FURTHER for took in differences(got[many], got[few])]
+        for many, few in (("many", "few"), ("their many", "their few"))
+    )
+    yield Outcome("each further `--ro-file`", ground.who, "bubblewrap's `--ro-bind`", 0.8, "µs", ours, theirs)
 
 
 def teardown(ground):
@@ -51,8 +53,8 @@ def teardown(ground):
         said, _, end = said_and_ended(arguments)
         return end - int(said) * NANO
 
-    measures = {"ours": view.ours(*command), "bwrap": view.bwrap(*command), "bare": view.bare_words(*command)}
-    got = interleaved({name: functools.partial(after, words) for name, words in measures.items()}, ground.rounds(1000))
+    jails = {"ours": view.ours(*command), "bwrap": view.bwrap(*command), "bare": view.bare_words(*command)}
+    got = interleaved(after, jails, ground.rounds(1000))
     what = "teardown: the command's last instruction to the end"
     yield Outcome(what, ground.who, "bubblewrap", 1.0, "ms", got["ours"], got["bwrap"])
     yield Outcome(what, ground.who, "the bare program", None, "ms", got["ours"], got["bare"])
@@ -81,9 +83,10 @@ def two_at_a_time(arguments):
 def many(ground):
     ground.shown(f"{JAILS} jails, {AT_ONCE} at a time")
     view = ground.view()
-    measures = {"ours": view.ours(TRUE), "bwrap": view.bwrap(TRUE)}
-    got = interleaved({name: functools.partial(two_at_a_time, words) for name, words in measures.items()}, ground.rounds(10))
-    yield Outcome(f"{JAILS} jails, {AT_ONCE} at a time, wall", ground.who, "bubblewrap", 0.7, "s", got["ours"], got["bwrap"])
+    jails = {"ours": view.ours(TRUE), "bwrap": view.bwrap(TRUE)}
+    got = interleaved(two_at_a_time, jails, ground.rounds(10))
+    what = f"{JAILS} jails, {AT_ONCE} at a time, wall"
+    yield Outcome(what, ground.who, "bubblewrap", 0.7, "s", got["ours"], got["bwrap"])
 
 
 def large_clone(ground):
@@ -96,12 +99,12 @@ def large_clone(ground):
         for name in range(100):
             (folder / f"{name}.c").touch()
     flags = ("--clone-mode", "rw-git-ro")
-    measures = {
+    jails = {
         "large": ground.view(flags, "large").ours(TRUE),
         "empty": ground.view(flags).ours(TRUE),
         "find": ["find", str(clone), "-name", ".git", "-prune"],
     }
-    got = interleaved({name: functools.partial(start_to_end, words) for name, words in measures.items()}, ground.rounds(200))
+    got = interleaved(start_to_end, jails, ground.rounds(200))
     more = differences(got["large"], got["empty"])
     what = "what 100,000 files in a writable clone add to a start"
     yield Outcome(what, ground.who, "`find CLONE -name .git -prune`", 1.0, "ms", more, got["find"])

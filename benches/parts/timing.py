@@ -48,15 +48,15 @@ def said_and_ended(arguments):
         return output.read(), begin * NANO, end * NANO
 
 
-def interleaved(measures, rounds):
-    """Calls each of the named functions once a round; returns what each got, by name."""
-    names, got = list(measures), {name: [] for name in measures}
+def interleaved(measure, arguments, rounds):
+    """Measures each of the named arguments once a round; returns what each got, by name."""
+    names, got = list(arguments), {name: [] for name in arguments}
     for name in names:
-        measures[name]()  # What is read for the first time comes from the disk.
+        measure(arguments[name])  # What is read for the first time comes from the disk.
     for number in range(rounds):
         for index in range(len(names)):
             name = names[(index + number) % len(names)]
-            got[name].append(measures[name]())
+            got[name].append(measure(arguments[name]))
     return got
 
 
