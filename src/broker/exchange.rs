@@ -235,7 +235,7 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
                 self.gather(&piece, ending, sniffer.as_mut());
             }
             if self.out.len() >= GATHER {
-                self.flush().await?;
+                self.flush(&mut body).await?;
             }
         }
         let held_back = scanner.finish();
@@ -243,7 +243,7 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         if ending == Ending::Chunks {
             self.out.extend_from_slice(answer::LAST_CHUNK);
         }
-        self.flush().await?;
+        self.flush(&mut body).await?;
         if let Some(sniffer) = sniffer {
             self.entry.reported(sniffer.finish(&self.broker.key));
         }
@@ -259,7 +259,7 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         let piece = if let Some(piece) = at_once.await {
             piece
         } else {
-            self.flush().await?;
+            self.flush(body).await?;
             self.wait(pin!(body.next())).await?
         };
         self.pulse.beat();
@@ -284,7 +284,7 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         }
     }
 
-    async fn flush(&mut self) -> Result<(), Outcome> {
+    async fn flush(&mut self, body: &mut AnswerBody) -> Result<(), Outcome> {
         // Taken, so that a stream that waits holds no memory.
         let out = std::mem::take(&mut self.out);
         if out.is_empty() {
@@ -294,7 +294,7 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         let mut left = out.as_slice();
         while !left.is_empty() {
             // A part at a time, so that a slow client isn't an idle one.
-            let count = self.write(left).await?.map_err(|_| Outcome::Gone)?;
+            let count = self.write(left, body).await?.map_err(|_| Outcome::Gone)?;
             left = left.get(count..).unwrap_or_default();
             self.pulse.beat();
         }
@@ -302,11 +302,23 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         Ok(())
     }
 
-    async fn write(&mut self, bytes: &[u8]) -> Result<io::Result<usize>, Outcome> {
+    async fn write(
+        &mut self,
+        bytes: &[u8],
+        body: &mut AnswerBody,
+    ) -> Result<io::Result<usize>, Outcome> {
         let stopped = self
             .pulse
             .stopped(self.timer.as_mut(), self.broker.limits.idle);
-        let writing = pin!(self.writer.write(bytes));
+        let mut writing = pin!(self.writer.write(bytes));
+        let writing = pin!(poll_fn(|cx| {
+            let written = writing.as_mut().poll(cx);
+            if written.is_pending() {
+                // The client may take its answer only once it has sent all of its request.
+                body.drive(cx);
+            }
+            written
+        }));
         until(writing, &mut self.broken, stopped, self.is_begun).await
     }
 
