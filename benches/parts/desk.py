@@ -50,8 +50,9 @@ class Desk:
         self.held.close()
 
 
-def hand_out_a_listener(number):
-    with socket.socket(fileno=number) as parent, socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as listener:
+def hand_out_a_listener(path):
+    with socket.socket(socket.AF_UNIX) as parent, socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as listener:
+        parent.connect(path)
         # nginx leaves what it is given as it is.
         listener.setblocking(False)
         socket.send_fds(parent, [b"."], [listener.fileno()])
@@ -61,7 +62,7 @@ def hand_out_a_listener(number):
 def reach():
     """The port of the proxy, where this process knows it."""
     if len(sys.argv) > 1:
-        return hand_out_a_listener(int(sys.argv[1]))
+        return hand_out_a_listener(sys.argv[1])
     return urllib.parse.urlsplit(os.environ.get("ANTHROPIC_BASE_URL", "")).port
 
 

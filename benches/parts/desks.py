@@ -1,20 +1,19 @@
 """Where the load comes from: the host, or a jail that reaches nothing but the proxy.
 
 In a jail the connections are its own loopback's. groom-ns is measured in `groom-ns run
---broker`, as it is used. nginx and haproxy get a listener that was made in a jail of
-bubblewrap's, with a network namespace of its own, and serve it from outside as groom-ns
-serves its own: the same way of each byte, without a process that copies it. What
-groom-ns's jail has and the other hasn't (a filter of syscalls, above all) slows the load
-generator, and is groom-ns's to bear.
+--broker`, as it is used. nginx and haproxy get a listener that was made in the same jail,
+`groom-ns run` without a broker, and serve it from outside as groom-ns serves its own: the
+same way of each byte, without a process that copies it, and the same load generator
+behind the same filter.
 """
 
+import concurrent.futures
 import contextlib
 import json
 import os
 import select
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 from processes import PROXY_CORE, Failed
@@ -22,6 +21,8 @@ from processes import PROXY_CORE, Failed
 PROGRAM = Path(__file__).with_name("desk.py").resolve()
 # Not what a user's PATH finds first: a jail sees the system's folders alone.
 PYTHON = "/usr/bin/python3"
+# Where a jail shows its --uds.
+IN_JAIL = "/run/broker.sock"
 SAMPLE_SECONDS = 0.05
 PATIENCE_SECONDS = 90
 
@@ -71,22 +72,31 @@ def desk(before=(), output=None, **options):
                 process.kill()
 
 
-@contextlib.contextmanager
-def in_bubblewrap():
-    """A desk in a jail, and the listener at its port."""
-    jail = ["bwrap", "--die-with-parent", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-    jail += ["--tmpfs", "/tmp", "--ro-bind", PROGRAM.parent, PROGRAM.parent]
-    ours, theirs = socket.socketpair()
-    with ours, contextlib.ExitStack() as stack:
-        with theirs:
-            number = theirs.fileno()
-            found = stack.enter_context(desk(jail, arguments=[number], pass_fds=[number]))
-        _, [listener], _, _ = socket.recv_fds(ours, 1, 1)
-        with socket.socket(fileno=listener) as held:
-            yield found, held.fileno()
-
-
-def in_groom_ns(groom_ns, flags, output):
+def in_groom_ns(groom_ns, flags, output, arguments=()):
     """A desk as the command of a run."""
-    pinned = ["taskset", "--cpu-list", PROXY_CORE]
-    return desk([*pinned, groom_ns, "run", "--clone", PROGRAM.parent, *flags, "--"], output, cwd=PROGRAM.parent)
+    jail = ["taskset", "--cpu-list", PROXY_CORE, groom_ns, "run", "--clone", PROGRAM.parent, *flags, "--"]
+    return desk(jail, output, arguments=arguments, cwd=PROGRAM.parent)
+
+
+@contextlib.contextmanager
+def with_a_listener(groom_ns, path, output):
+    """A desk in a jail without a broker, and a listener of that jail's, which it hands out
+    through the socket at `path`, its --uds."""
+    with socket.create_server(str(path), family=socket.AF_UNIX) as door:
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            handed = threads.submit(wait_for_a_listener, door)
+            with in_groom_ns(groom_ns, ["--uds", path], output, [IN_JAIL]) as found:
+                with socket.socket(fileno=handed.result()) as held:
+                    yield found, held.fileno()
+
+
+def wait_for_a_listener(door):
+    """Answers as a broker's /healthz does, until a descriptor comes."""
+    door.settimeout(PATIENCE_SECONDS)
+    while True:
+        connection, _ = door.accept()
+        with connection:
+            _, descriptors, _, _ = socket.recv_fds(connection, 4096, 1)
+            if descriptors:
+                return descriptors[0]
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")

@@ -178,16 +178,21 @@ def on_loopback(place, upstream, name):
         yield Running(desk, port, pid)
 
 
+def open_output(place, name):
+    return open(place.work / f"{name}.out", "ab")
+
+
 @contextlib.contextmanager
 def in_a_run(place, upstream):
     flags = ["--broker", "anthropic", "--broker-log", place.work / "groom-ns.log", *groom_ns_flags(place, upstream)]
-    with open(place.work / "groom-ns.out", "ab") as output, desks.in_groom_ns(place.groom_ns, flags, output) as desk:
+    with open_output(place, "groom-ns") as output, desks.in_groom_ns(place.groom_ns, flags, output) as desk:
         yield Running(desk, desk.port, desk.process.pid)
 
 
 @contextlib.contextmanager
 def beside_a_jail(place, upstream, name):
-    with desks.in_bubblewrap() as (desk, listener):
+    door = place.work / f"{name}.sock"
+    with open_output(place, "jail") as output, desks.with_a_listener(place.groom_ns, door, output) as (desk, listener):
         arguments = PROXIES[name](place, desk.port, upstream, listener)
         # nginx takes the listeners that this names for those of its configuration.
         given = {"fds": [listener], "more": {"NGINX": f"{listener};"}}
