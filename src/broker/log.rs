@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use memchr::{memchr, memchr_iter};
+use memchr::memchr_iter;
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::write;
@@ -335,7 +335,7 @@ impl Formatter for AsciiOnly {
         writer: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        if fragment.is_ascii() && memchr(b'\x7f', fragment.as_bytes()).is_none() {
+        if fragment.bytes().all(|byte| byte < 0x7f) {
             return writer.write_all(fragment.as_bytes());
         }
         for c in fragment.chars() {

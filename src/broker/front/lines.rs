@@ -39,28 +39,10 @@ pub(super) fn is(byte: u8, class: u8) -> bool {
 /// The first place from `from` on whose byte isn't of the class, or the end.
 pub(super) fn skip(bytes: &[u8], from: usize, class: u8) -> usize {
     let tail = bytes.get(from..).unwrap_or_default();
-    let plain = if class == CONTENT { plain_run(tail) } else { 0 };
-    let rest = tail.iter().skip(plain);
-    let run = rest
-        .clone()
-        .position(|byte| !is(*byte, class))
-        .map(|run| plain + run);
+    let run = tail.iter().position(|byte| !is(*byte, class));
     #[cfg(test)]
     super::tests::count_examined(run.map_or(tail.len(), |run| run + 1));
     run.map_or(from.max(bytes.len()), |run| from + run)
-}
-
-/// How many bytes at the beginning are surely [`CONTENT`]: whole blocks of printable
-/// ASCII, each of which costs as much as a byte that is looked up.
-fn plain_run(bytes: &[u8]) -> usize {
-    const BLOCK: usize = 16;
-    let is_plain = |block: &&[u8]| {
-        let others = block
-            .iter()
-            .map(|byte| u8::from(!(b' '..=b'~').contains(byte)));
-        others.fold(0, |any, other| any | other) == 0
-    };
-    BLOCK * bytes.chunks_exact(BLOCK).take_while(is_plain).count()
 }
 
 /// Where the line after the CR at `cr` begins; `None`: its LF has yet to come.

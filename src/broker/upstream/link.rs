@@ -4,7 +4,9 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -31,6 +33,19 @@ pub(super) struct Link {
     /// Reads, writes and frames; none once it has ended. Its outcome is told to the
     /// exchange that it breaks.
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
+    bell: Arc<Bell>,
+    /// The same.
+    waker: Waker,
+}
+
+/// What the driver wakes. A driver that nobody has woken needn't be asked, and a task that
+/// drives needn't be woken by what it does to the driver itself.
+struct Bell {
+    /// The driver has something to do.
+    rung: AtomicBool,
+    /// Whoever waits is looking already.
+    muted: AtomicBool,
+    waiting: Mutex<Waker>,
 }
 
 impl Link {
@@ -46,17 +61,27 @@ impl Link {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| Failure::hyper(Step::Connect, &error))?;
+        let bell = Arc::new(Bell {
+            rung: AtomicBool::new(true),
+            muted: AtomicBool::new(false),
+            waiting: Mutex::new(Waker::noop().clone()),
+        });
         Ok(Link {
             sender,
             doubt,
             driver: Some(Box::pin(driver)),
+            waker: Waker::from(Arc::clone(&bell)),
+            bell,
         })
     }
 
     /// Moves what can be moved now; `cx` is woken when there is more.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
-        if let Some(driver) = &mut self.driver
-            && driver.as_mut().poll(cx).is_ready()
+        self.bell.wakes(cx.waker());
+        let mut cx = Context::from_waker(&self.waker);
+        if self.bell.rung.swap(false, Ordering::Relaxed)
+            && let Some(driver) = &mut self.driver
+            && driver.as_mut().poll(&mut cx).is_ready()
         {
             self.driver = None;
         }
@@ -66,6 +91,7 @@ impl Link {
     /// last exchange.
     pub(super) fn is_alive(&mut self) -> bool {
         self.doubt.raise();
+        self.bell.rung.store(true, Ordering::Relaxed);
         self.drive(&mut Context::from_waker(Waker::noop()));
         self.driver.is_some() && !self.sender.is_closed()
     }
@@ -85,27 +111,37 @@ impl Link {
     ) -> Result<Response<Incoming>, TrySendError<Request<Outgoing>>> {
         self.doubt.expect_head();
         let mut sent = pin!(self.sender.try_send_request(request));
-        let answered = poll_fn(|cx| {
-            self.drive(cx);
-            sent.as_mut().poll(&mut unwoken())
-        });
-        let answered = answered.await;
+        let answered = poll_fn(|cx| self.poll(cx, |cx| sent.as_mut().poll(cx))).await;
         self.doubt.answered();
         answered
     }
 
     /// Asks for something that this connection alone makes ready, and moves it where it
-    /// isn't.
+    /// isn't. Whoever gets something asks again, until there is nothing.
     pub(super) fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
         mut ask: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
-        if let Poll::Ready(there) = ask(&mut unwoken()) {
-            return Poll::Ready(there);
+        loop {
+            // What is taken makes room, for which the driver is woken.
+            self.bell.muted.store(true, Ordering::Relaxed);
+            let asked = ask(&mut Context::from_waker(Waker::noop()));
+            self.bell.muted.store(false, Ordering::Relaxed);
+            if asked.is_ready() {
+                return asked;
+            }
+            let is_idle = !self.bell.rung.load(Ordering::Relaxed) || self.driver.is_none();
+            self.drive(cx);
+            if is_idle {
+                return Poll::Pending;
+            }
         }
-        self.drive(cx);
-        ask(&mut unwoken())
+    }
+
+    /// Forgets who waited for it, so that nothing of that task is held.
+    pub(super) fn rest(&mut self) {
+        self.bell.wakes(Waker::noop());
     }
 
     /// Ends it in good order, in the background.
@@ -118,10 +154,28 @@ impl Link {
     }
 }
 
-/// For what becomes ready in [`Link::drive`] alone: who drives looks afterwards, and
-/// needn't be woken by it.
-fn unwoken() -> Context<'static> {
-    Context::from_waker(Waker::noop())
+impl Bell {
+    /// From now on it wakes this one.
+    fn wakes(&self, waker: &Waker) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if !waiting.will_wake(waker) {
+            waiting.clone_from(waker);
+        }
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.rung.store(true, Ordering::Relaxed);
+        if !self.muted.load(Ordering::Relaxed) {
+            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.wake_by_ref();
+        }
+    }
 }
 
 impl fmt::Debug for Link {

@@ -180,6 +180,7 @@ impl Pool {
 
     fn put(&self, mut link: Link) {
         let since = Instant::now();
+        link.rest();
         let mut state = self.state();
         if let Some(waiter) = state.waiting.take() {
             match waiter.send(link) {
