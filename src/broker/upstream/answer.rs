@@ -88,13 +88,12 @@ impl AnswerBody {
         }
     }
 
-    fn poll_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         let incoming = &mut self.incoming;
         match &mut self.lease {
-            Some(lease) => lease.link.poll(cx, |cx| Pin::new(&mut *incoming).poll_frame(cx)),
+            Some(lease) => lease
+                .link
+                .poll(cx, |cx| Pin::new(&mut *incoming).poll_frame(cx)),
             None => Pin::new(incoming).poll_frame(cx),
         }
     }

@@ -142,7 +142,11 @@ impl Pool {
         let deadline = Instant::now() + self.0.connect;
         if let Some(warm) = self.wait() {
             match timeout_at(deadline, warm).await {
-                Ok(Ok(link)) => return Ok((link, false)),
+                Ok(Ok(mut link)) => {
+                    if link.is_alive() {
+                        return Ok((link, false));
+                    }
+                }
                 Ok(Err(_)) => {}
                 Err(_) => return Err(Failure::timeout(Step::Connect)),
             }
@@ -257,8 +261,9 @@ async fn sweep(pool: Weak<Shared>) {
         let next = {
             let mut state = shared.state();
             let is_old = |kept: &mut Kept| kept.since.elapsed() >= KEPT_FOR;
-            let old: Vec<Kept> = state.idle.extract_if(.., is_old).collect();
-            old.into_iter().for_each(|kept| kept.link.close());
+            for kept in state.idle.extract_if(.., is_old) {
+                kept.link.close();
+            }
             let Some(oldest) = state.idle.first() else {
                 state.swept = false;
                 return;
