@@ -82,6 +82,7 @@ def in_groom_ns(groom_ns, flags, output, arguments=()):
 def with_a_listener(groom_ns, path, output):
     """A desk in a jail without a broker, and a listener of that jail's, which it hands out
     through the socket at `path`, its --uds."""
+    path.unlink(missing_ok=True)
     with socket.create_server(str(path), family=socket.AF_UNIX) as door:
         with concurrent.futures.ThreadPoolExecutor() as threads:
             handed = threads.submit(wait_for_a_listener, door)
