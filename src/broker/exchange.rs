@@ -230,7 +230,9 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         drop(head);
         let mut scanner = Scanner::new(&self.broker.key);
         while let Some(piece) = self.next(&mut body).await? {
-            let passed = scanner.push(piece).map_err(|_| self.cut(ECHO))?;
+            let Ok(passed) = scanner.push(piece) else {
+                return Err(self.break_off(&mut body, ECHO).await);
+            };
             for piece in passed {
                 self.gather(&piece, ending, sniffer.as_mut());
             }
@@ -263,10 +265,12 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
             self.wait(pin!(body.next())).await?
         };
         self.pulse.beat();
-        piece.transpose().map_err(|failure| {
-            self.entry.cause(&failure);
-            self.cut(Refused::open(failure.status(), failure.step().code()))
-        })
+        let Some(Err(failure)) = &piece else {
+            return Ok(piece.and_then(Result::ok));
+        };
+        self.entry.cause(failure);
+        let refused = Refused::open(failure.status(), failure.step().code());
+        Err(self.break_off(body, refused).await)
     }
 
     fn gather(&mut self, piece: &[u8], ending: Ending, sniffer: Option<&mut Sniffer>) {
@@ -329,9 +333,14 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         until(what, &mut self.broken, stopped, self.is_begun).await
     }
 
-    /// What to do where an answer can't be gone on with: one of which the client has
-    /// nothing yet can still be refused.
-    fn cut(&self, refused: Refused) -> Outcome {
+    /// What to do where an answer can't be gone on with. What came of its body goes out
+    /// first; one of which the client has nothing then can still be refused.
+    async fn break_off(&mut self, body: &mut AnswerBody, refused: Refused) -> Outcome {
+        if self.unsent > 0
+            && let Err(outcome) = self.flush(body).await
+        {
+            return outcome;
+        }
         if self.is_begun {
             Outcome::Cut(refused.reason)
         } else {

@@ -42,3 +42,23 @@ async fn an_answer_that_nobody_takes_yet_holds_up_no_request() {
     client.read_exact(&mut answer).await.expect("its answer");
     assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
 }
+
+/// One piece of an answer, and what isn't one, that come together.
+async fn answer_and_break(mut stream: TcpStream) {
+    let _ = stream.read(&mut [0; 4096]).await;
+    let answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nevent\r\nno size\r\n";
+    let _ = stream.write_all(answer).await;
+    let _ = stream.read_to_end(&mut Vec::new()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_before_an_answer_broke_is_passed_on() {
+    let (mut client, _ends) = client(&broker(answer_and_break).await);
+    let request = b"GET /v1/models HTTP/1.1\r\nHost: h\r\n\r\n";
+    client.write_all(request).await.expect("a request");
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).await.expect("an end");
+    let answer = String::from_utf8(answer).expect("text");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.ends_with("\r\n5\r\nevent\r\n"), "{answer}");
+}
