@@ -2,14 +2,16 @@
 
 import contextlib
 import json
+import os
 import re
 import selectors
 import socket
 import ssl
 import time
 
-from processes import Failed, memory
+from processes import Failed
 
+# In a run the jail has its own.
 TOKEN = "sk-ant-groom-" + "5a" * 32
 HEADERS = {
     "Accept": "application/json",
@@ -25,7 +27,7 @@ HEADERS = {
     "X-Stainless-Timeout": "600",
     "anthropic-beta": "claude-code-20250219,interleaved-thinking-2025-05-14,context-management-2025-06-27",
     "anthropic-version": "2023-06-01",
-    "x-api-key": TOKEN,
+    "x-api-key": os.environ.get("ANTHROPIC_API_KEY", TOKEN),
     "x-app": "cli",
     "Accept-Encoding": "gzip, deflate, br, zstd",
 }
@@ -106,19 +108,16 @@ def received(connection):
     return read
 
 
-def upload(port, tls, megabytes, pid):
-    """Returns the seconds it took and the most memory that the process had, in KiB."""
-    piece, most = b"x" * 1_000_000, 0
-    connection = connect(port, tls)
-    with connection:
+def upload(port, megabytes):
+    """Returns the seconds it took."""
+    piece = b"x" * 1_000_000
+    with connect(port, None) as connection:
         begin = time.monotonic()
         connection.sendall(head(megabytes * len(piece)))
-        for index in range(megabytes):
+        for _ in range(megabytes):
             connection.sendall(piece)
-            if index % 10 == 0 and pid:
-                most = max(most, memory(pid))
         answer = connection.recv(65536)
         took = time.monotonic() - begin
     if not answer.startswith(b"HTTP/1.1 200 "):
         raise Failed(f"the upload was answered: {answer[:200]!r}")
-    return took, most
+    return took

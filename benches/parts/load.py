@@ -3,10 +3,11 @@
 import json
 import os
 import subprocess
+import tempfile
 from dataclasses import dataclass
 
 from client import HEADERS, body
-from processes import OTHER_CORE, Failed, cpu_seconds, waited_seconds
+from processes import Failed, cpu_seconds, waited_seconds
 
 MICRO = 1e6
 
@@ -36,36 +37,32 @@ class Load:
     waiting: float
 
 
-def scripts(place, secret):
-    """A small prompt and a small question, with an SDK's headers."""
-    return {
-        "POST": script(place, secret, "POST", "/v1/messages?beta=true", body()),
-        "GET": script(place, secret, "GET", "/v1/models?limit=20", None),
-    }
+# A small prompt and a small question, with an SDK's headers.
+METHODS = {"POST": ("/v1/messages?beta=true", body()), "GET": ("/v1/models?limit=20", None)}
 
 
-def script(place, secret, method, path, sent):
-    headers = dict(HEADERS, **{"x-api-key": secret}, **({"Content-Type": "application/json"} if sent else {}))
+def script(method, secret):
+    path, sent = METHODS[method]
     # A JSON string without exotic characters is a Lua string.
-    fields = ", ".join(f"[{json.dumps(name)}] = {json.dumps(value)}" for name, value in headers.items())
-    text = SCRIPT.format(
+    fields = dict(HEADERS, **{"x-api-key": secret}, **({"Content-Type": "application/json"} if sent else {}))
+    return SCRIPT.format(
         method=json.dumps(method),
         path=json.dumps(path),
-        headers=fields,
+        headers=", ".join(f"[{json.dumps(name)}] = {json.dumps(value)}" for name, value in fields.items()),
         body="[==[" + sent + "]==]" if sent else "nil",
     )
-    return place.write(f"{method}-{secret[7:12]}.lua", text)
 
 
-def load(url, script, connections, seconds, pid=None, log=None):
-    """Without a pid and its log: straight to the upstream, which isn't measured."""
+def load(desk, url, how, seconds, pid=None, log=None):
+    """`how`: method, connections, and what is in the header for the key, None for the
+    token. Without a pid and its log: straight to the upstream, which isn't measured."""
     before = (cpu_seconds(pid), waited_seconds(pid)) if pid else (0, 0)
-    said = wrk(url, script, connections, seconds)
+    said = desk.call("wrk", url, *how, seconds)
     after = (cpu_seconds(pid), waited_seconds(pid)) if pid else (0, 0)
     took = said["micros"] / MICRO
     if log:
         # The lines of the last answers may be still to come.
-        there_is_a_line_a_request(log, said["requests"] - connections)
+        there_is_a_line_a_request(log, said["requests"] - how[1])
     return Load(
         rate=said["requests"] / took,
         p50=said["p50"] / MICRO,
@@ -76,13 +73,14 @@ def load(url, script, connections, seconds, pid=None, log=None):
     )
 
 
-def wrk(url, script, connections, seconds):
-    arguments = [
-        *("taskset", "--cpu-list", str(OTHER_CORE), "wrk", "--threads", "1"),
-        *("--connections", str(connections), "--duration", f"{seconds}s", "--timeout", "10s"),
-        *("--script", script, url),
-    ]
-    ended = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=seconds + 30)
+def wrk(url, method, connections, secret, seconds):
+    """On the core of the process that calls it."""
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
+        file.write(script(method, secret or HEADERS["x-api-key"]))
+        file.flush()
+        arguments = ["wrk", "--threads", "1", "--connections", str(connections), "--duration", f"{seconds}s"]
+        arguments += ["--timeout", "10s", "--script", file.name, url]
+        ended = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=seconds + 30)
     found = [line for line in ended.stdout.splitlines() if line.startswith("{")]
     if not found:
         raise Failed(f"wrk: {ended.stdout} {ended.stderr}")

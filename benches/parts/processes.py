@@ -16,8 +16,9 @@ class Failed(Exception):
 
 
 @contextlib.contextmanager
-def started(arguments, core, log, port):
-    """Starts a server that dies with this process; yields its pid once its port answers."""
+def started(arguments, core, log, port, fds=(), more=()):
+    """Starts a server that dies with this process; yields its pid once its port answers, if
+    it can be reached from here. `fds` are handed on, `more` is for its environment."""
     pinned = ["setpriv", "--pdeathsig", "KILL", "taskset", "--cpu-list", str(core), *map(str, arguments)]
     with open(log, "ab") as output:
         server = subprocess.Popen(
@@ -26,10 +27,12 @@ def started(arguments, core, log, port):
             stdout=output,
             stderr=output,
             # Nothing else of the caller's environment: a proxy variable would lead astray.
-            env={"PATH": os.environ["PATH"]},
+            env={"PATH": os.environ["PATH"], **dict(more)},
+            pass_fds=fds,
         )
     try:
-        wait_until_it_answers(server, port, log)
+        if port:
+            wait_until_it_answers(server, port, log)
         yield server.pid
     finally:
         server.terminate()
@@ -54,6 +57,17 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def child(pid):
+    """The first child of a process, once it is there."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            if found := file.read().split():
+                return int(found[0])
+        time.sleep(0.02)
+    raise Failed(f"process {pid} has no child")
 
 
 def cpu_seconds(pid):

@@ -4,10 +4,12 @@ certificate, checks the client's token, puts the key in, and writes a line a req
 import contextlib
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
+import desks
 from client import TOKEN
-from processes import OTHER_CORE, PROXY_CORE, free_port, started
+from processes import OTHER_CORE, PROXY_CORE, child, free_port, started
 
 KEY = "sk-ant-api03-" + "c0" * 32
 # What the API answers to a small prompt, about 1 KB.
@@ -23,7 +25,7 @@ ANSWER = {
 }
 
 NGINX = """
-daemon off; master_process off; worker_processes 1; worker_rlimit_nofile 16384;
+daemon off; master_process {master}; worker_processes 1; worker_rlimit_nofile 16384;
 pid {work}/{name}.pid; error_log stderr error;
 events {{ worker_connections 8192; }}
 http {{
@@ -77,7 +79,7 @@ defaults
   timeout client 600s
   timeout server 600s
 frontend in
-  bind 127.0.0.1:{port} backlog 4096
+  bind {listener} backlog 4096
   log-format '{{"time":"%tr","method":"%HM","path":"%HP","status":%ST,"bytes_in":%U,"bytes_out":%B,"first_byte":%Tr,"total":%Ta}}'
   http-request deny deny_status 404 unless {{ path_beg /v1/ }}
   http-request deny deny_status 401 unless {{ req.hdr(x-api-key) -m str {token} }}
@@ -93,9 +95,11 @@ backend api
 class Place:
     """Where the files of the bench lie, and what is common to all servers."""
 
-    def __init__(self, work: Path, groom_ns, ca, certificate, key):
+    def __init__(self, work: Path, groom_ns, ca, certificate, key, is_jailed=True):
         self.work, self.groom_ns = work, groom_ns
         self.ca, self.certificate, self.key = ca, certificate, key
+        # Whether the load comes out of a jail.
+        self.is_jailed = is_jailed
 
     def write(self, name, text, mode=0o600):
         path = self.work / name
@@ -108,8 +112,8 @@ class Place:
         return self.work / ("haproxy.out" if name == "haproxy" else f"{name}.log")
 
 
-def nginx(place, name, http):
-    config = place.write(f"{name}.conf", NGINX.format(work=place.work, name=name, http=http))
+def nginx(place, name, http, master="off"):
+    config = place.write(f"{name}.conf", NGINX.format(work=place.work, name=name, http=http, master=master))
     return ["nginx", "-e", "stderr", "-c", config, "-p", place.work]
 
 
@@ -126,36 +130,84 @@ def stream_api(place):
     return port, started(arguments, OTHER_CORE, place.work / "stream_api.out", port)
 
 
-def groom_ns_proxy(place, port, upstream):
-    key, token = place.write("key", KEY), place.write("token", TOKEN)
-    return [
-        *(place.groom_ns, "broker", "anthropic", "--listen", f"tcp:{port}"),
-        *("--upstream", f"https://localhost:{upstream}", "--upstream-ca", place.ca),
-        *("--key-file", key, "--token-file", token, "--log", place.work / "groom-ns.log"),
-    ]
+def groom_ns_flags(place, upstream):
+    key = place.write("key", KEY)
+    return ["--upstream", f"https://localhost:{upstream}", "--upstream-ca", place.ca, "--key-file", key]
 
 
-def nginx_proxy(place, port, upstream):
+def groom_ns_broker(place, port, upstream):
+    token = place.write("token", TOKEN)
+    listener = ["--listen", f"tcp:{port}", "--token-file", token, "--log", place.work / "groom-ns.log"]
+    return [place.groom_ns, "broker", "anthropic", *listener, *groom_ns_flags(place, upstream)]
+
+
+def nginx_proxy(place, port, upstream, listener=None):
     values = {"work": place.work, "token": TOKEN, "secret": KEY, "ca": place.ca}
-    return nginx(place, "nginx", NGINX_PROXY.format(port=port, upstream=upstream, **values))
+    # One process alone crashes with a listener that it was given: then there is a master too.
+    master = "off" if listener is None else "on; user root"
+    return nginx(place, "nginx", NGINX_PROXY.format(port=port, upstream=upstream, **values), master)
 
 
-def haproxy_proxy(place, port, upstream):
-    text = HAPROXY.format(port=port, upstream=upstream, token=TOKEN, secret=KEY, ca=place.ca)
+def haproxy_proxy(place, port, upstream, listener=None):
+    listener = f"127.0.0.1:{port}" if listener is None else f"fd@{listener}"
+    text = HAPROXY.format(listener=listener, upstream=upstream, token=TOKEN, secret=KEY, ca=place.ca)
     return ["haproxy", "-db", "-f", place.write("haproxy.conf", text)]
 
 
-PROXIES = {"groom-ns": groom_ns_proxy, "nginx": nginx_proxy, "haproxy": haproxy_proxy}
+PROXIES = {"groom-ns": groom_ns_broker, "nginx": nginx_proxy, "haproxy": haproxy_proxy}
+
+
+@dataclass
+class Running:
+    """A proxy, and the process that its load is made by."""
+
+    desk: desks.Desk
+    port: int
+    pid: int
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+
+@contextlib.contextmanager
+def on_loopback(place, upstream, name):
+    port = free_port()
+    server = started(PROXIES[name](place, port, upstream), PROXY_CORE, place.work / f"{name}.out", port)
+    with server as pid, desks.desk() as desk:
+        yield Running(desk, port, pid)
+
+
+def open_output(place, name):
+    return open(place.work / f"{name}.out", "ab")
+
+
+@contextlib.contextmanager
+def in_a_run(place, upstream):
+    flags = ["--broker", "anthropic", "--broker-log", place.work / "groom-ns.log", *groom_ns_flags(place, upstream)]
+    with open_output(place, "groom-ns") as output, desks.in_groom_ns(place.groom_ns, flags, output) as desk:
+        yield Running(desk, desk.port, desk.process.pid)
+
+
+@contextlib.contextmanager
+def beside_a_jail(place, upstream, name):
+    door = place.work / f"{name}.sock"
+    with open_output(place, "jail") as output, desks.with_a_listener(place.groom_ns, door, output) as (desk, listener):
+        arguments = PROXIES[name](place, desk.port, upstream, listener)
+        # nginx takes the listeners that this names for those of its configuration.
+        given = {"fds": [listener], "more": {"NGINX": f"{listener};"}}
+        with started(arguments, PROXY_CORE, place.work / f"{name}.out", None, **given) as pid:
+            yield Running(desk, desk.port, child(pid) if name == "nginx" else pid)
+
+
+def running(place, upstream, name):
+    if not place.is_jailed:
+        return on_loopback(place, upstream, name)
+    return in_a_run(place, upstream) if name == "groom-ns" else beside_a_jail(place, upstream, name)
 
 
 @contextlib.contextmanager
 def proxies(place, upstream, names):
-    """Yields the port and pid of each, by name."""
+    """Yields each that runs, by name."""
     with contextlib.ExitStack() as stack:
-        running = {}
-        for name in names:
-            port = free_port()
-            arguments = PROXIES[name](place, port, upstream)
-            server = started(arguments, PROXY_CORE, place.work / f"{name}.out", port)
-            running[name] = (port, stack.enter_context(server))
-        yield running
+        yield {name: stack.enter_context(running(place, upstream, name)) for name in names}

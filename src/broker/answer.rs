@@ -21,7 +21,14 @@ pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// The end of a chunked body.
 pub(super) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// The head of an answer that is passed on.
+/// Bytes around a chunk's data, at most.
+const CHUNK_FRAMING: usize = 20;
+/// Bytes of an ordinary answer's head, or more.
+const USUAL_HEAD: usize = 1024;
+/// Bytes of a body for which room is made before they are there, at most.
+const USUAL_BODY: usize = 16 * 1024;
+
+/// The head of an answer that is passed on, and room for a beginning of its body.
 pub(super) fn head(
     out: &mut Vec<u8>,
     status: StatusCode,
@@ -29,6 +36,11 @@ pub(super) fn head(
     ending: Ending,
     close: bool,
 ) {
+    let body = match ending {
+        Ending::Length(length) => usize::try_from(length).unwrap_or(usize::MAX),
+        Ending::None | Ending::Chunks => 0,
+    };
+    out.reserve(USUAL_HEAD + body.min(USUAL_BODY));
     status_line(out, status);
     for (name, value) in headers {
         field(out, name.as_str().as_bytes(), value.as_bytes());
@@ -44,6 +56,7 @@ pub(super) fn head(
 
 /// One chunk, not empty.
 pub(super) fn chunk(out: &mut Vec<u8>, data: &[u8]) {
+    out.reserve(data.len() + CHUNK_FRAMING);
     let _ = write!(out, "{:x}\r\n", data.len());
     out.extend_from_slice(data);
     out.extend_from_slice(b"\r\n");

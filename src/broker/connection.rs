@@ -311,4 +311,6 @@ const OLD_VERSION: Refused = Refused::closing(505, "http-1.0");
 const UNWANTED_BODY: Refused = Refused::closing(400, "unwanted-body");
 
 #[cfg(test)]
+mod both_ways;
+#[cfg(test)]
 mod tests;

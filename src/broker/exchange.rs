@@ -230,12 +230,14 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         drop(head);
         let mut scanner = Scanner::new(&self.broker.key);
         while let Some(piece) = self.next(&mut body).await? {
-            let passed = scanner.push(piece).map_err(|_| self.cut(ECHO))?;
+            let Ok(passed) = scanner.push(piece) else {
+                return Err(self.break_off(&mut body, ECHO).await);
+            };
             for piece in passed {
                 self.gather(&piece, ending, sniffer.as_mut());
             }
             if self.out.len() >= GATHER {
-                self.flush().await?;
+                self.flush(&mut body).await?;
             }
         }
         let held_back = scanner.finish();
@@ -243,7 +245,7 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         if ending == Ending::Chunks {
             self.out.extend_from_slice(answer::LAST_CHUNK);
         }
-        self.flush().await?;
+        self.flush(&mut body).await?;
         if let Some(sniffer) = sniffer {
             self.entry.reported(sniffer.finish(&self.broker.key));
         }
@@ -259,14 +261,16 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         let piece = if let Some(piece) = at_once.await {
             piece
         } else {
-            self.flush().await?;
+            self.flush(body).await?;
             self.wait(pin!(body.next())).await?
         };
         self.pulse.beat();
-        piece.transpose().map_err(|failure| {
-            self.entry.cause(&failure);
-            self.cut(Refused::open(failure.status(), failure.step().code()))
-        })
+        let Some(Err(failure)) = &piece else {
+            return Ok(piece.and_then(Result::ok));
+        };
+        self.entry.cause(failure);
+        let refused = Refused::open(failure.status(), failure.step().code());
+        Err(self.break_off(body, refused).await)
     }
 
     fn gather(&mut self, piece: &[u8], ending: Ending, sniffer: Option<&mut Sniffer>) {
@@ -284,7 +288,7 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         }
     }
 
-    async fn flush(&mut self) -> Result<(), Outcome> {
+    async fn flush(&mut self, body: &mut AnswerBody) -> Result<(), Outcome> {
         // Taken, so that a stream that waits holds no memory.
         let out = std::mem::take(&mut self.out);
         if out.is_empty() {
@@ -294,7 +298,7 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         let mut left = out.as_slice();
         while !left.is_empty() {
             // A part at a time, so that a slow client isn't an idle one.
-            let count = self.write(left).await?.map_err(|_| Outcome::Gone)?;
+            let count = self.write(left, body).await?.map_err(|_| Outcome::Gone)?;
             left = left.get(count..).unwrap_or_default();
             self.pulse.beat();
         }
@@ -302,11 +306,23 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         Ok(())
     }
 
-    async fn write(&mut self, bytes: &[u8]) -> Result<io::Result<usize>, Outcome> {
+    async fn write(
+        &mut self,
+        bytes: &[u8],
+        body: &mut AnswerBody,
+    ) -> Result<io::Result<usize>, Outcome> {
         let stopped = self
             .pulse
             .stopped(self.timer.as_mut(), self.broker.limits.idle);
-        let writing = pin!(self.writer.write(bytes));
+        let mut writing = pin!(self.writer.write(bytes));
+        let writing = pin!(poll_fn(|cx| {
+            let written = writing.as_mut().poll(cx);
+            if written.is_pending() {
+                // The client may take its answer only once it has sent all of its request.
+                body.drive(cx);
+            }
+            written
+        }));
         until(writing, &mut self.broken, stopped, self.is_begun).await
     }
 
@@ -317,9 +333,14 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
         until(what, &mut self.broken, stopped, self.is_begun).await
     }
 
-    /// What to do where an answer can't be gone on with: one of which the client has
-    /// nothing yet can still be refused.
-    fn cut(&self, refused: Refused) -> Outcome {
+    /// What to do where an answer can't be gone on with. What came of its body goes out
+    /// first; one of which the client has nothing then can still be refused.
+    async fn break_off(&mut self, body: &mut AnswerBody, refused: Refused) -> Outcome {
+        if self.unsent > 0
+            && let Err(outcome) = self.flush(body).await
+        {
+            return outcome;
+        }
         if self.is_begun {
             Outcome::Cut(refused.reason)
         } else {

@@ -30,6 +30,18 @@ static EVERY: [HeaderName; 3] = [header::CONTENT_TYPE, header::ACCEPT, header::U
 /// operating system, which retry it is. New ones come with new versions.
 const SDK: &[u8] = b"x-stainless-";
 
+/// Those of them that most requests have: a name that is there needn't be made.
+static USUAL_OF_SDK: [HeaderName; 8] = [
+    HeaderName::from_static("x-stainless-arch"),
+    HeaderName::from_static("x-stainless-lang"),
+    HeaderName::from_static("x-stainless-os"),
+    HeaderName::from_static("x-stainless-package-version"),
+    HeaderName::from_static("x-stainless-retry-count"),
+    HeaderName::from_static("x-stainless-runtime"),
+    HeaderName::from_static("x-stainless-runtime-version"),
+    HeaderName::from_static("x-stainless-timeout"),
+];
+
 static ANTHROPIC: [HeaderName; 11] = [
     // The API's version, which it asks for, and what of it isn't stable yet.
     HeaderName::from_static("anthropic-version"),
@@ -223,14 +235,12 @@ fn known(provider: Provider, name: &[u8]) -> Option<HeaderName> {
     let of_sdk = name
         .get(..SDK.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(SDK));
+    let is_it = |one: &&HeaderName| name.eq_ignore_ascii_case(one.as_str().as_bytes());
     if of_sdk {
-        return HeaderName::from_bytes(name).ok();
+        let usual = USUAL_OF_SDK.iter().find(is_it).cloned();
+        return usual.or_else(|| HeaderName::from_bytes(name).ok());
     }
-    EVERY
-        .iter()
-        .chain(own)
-        .find(|one| name.eq_ignore_ascii_case(one.as_str().as_bytes()))
-        .cloned()
+    own.iter().chain(&EVERY).find(is_it).cloned()
 }
 
 /// Takes over what `custom` isn't denied.
@@ -339,7 +349,10 @@ pub fn incoming(headers: &mut HeaderMap) -> Result<(), &'static str> {
         return Ok(());
     }
     for name in &DROPPED {
-        headers.remove(name);
+        // Compared, a few names cost less than one that is looked up.
+        if headers.keys().any(|present| present == name) {
+            headers.remove(name);
+        }
     }
     let connection: Vec<_> = headers
         .get_all(header::CONNECTION)

@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use memchr::{memchr, memmem, memrchr};
 use serde::de::value::MapAccessDeserializer;
@@ -25,7 +25,8 @@ const MAX_KEPT: usize = 16 * 1024 * 1024;
 /// In characters. A longer name is cut.
 const MAX_MODEL: usize = 128;
 /// How the name begins under which every API reports usage (`usage`, `usageMetadata`).
-const MARK: &[u8] = b"\"usage";
+/// Made once: it is looked for in every event.
+static MARK: LazyLock<memmem::Finder> = LazyLock::new(|| memmem::Finder::new(b"\"usage"));
 
 /// What the API said of a request, in its own counting (Anthropic counts cached tokens
 /// beside `input_tokens`, the others within).
@@ -185,7 +186,7 @@ impl Line {
 impl Reported {
     fn read_events(&mut self, lines: &[u8]) {
         // Most events carry text alone: one search for all of their lines.
-        if memmem::find(lines, MARK).is_none() {
+        if MARK.find(lines).is_none() {
             return;
         }
         for line in lines.split(|byte| *byte == b'\n') {
@@ -196,7 +197,7 @@ impl Reported {
     }
 
     fn read(&mut self, json: &[u8]) {
-        if memmem::find(json, MARK).is_some()
+        if MARK.find(json).is_some()
             && let Ok(Answer(reported)) = serde_json::from_slice(json)
         {
             self.merge(reported);

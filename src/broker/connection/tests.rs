@@ -25,7 +25,7 @@ const REFUSED: &str = "\"type\":\"error\"}\n";
 const LATE: Duration = Duration::from_secs(80);
 
 /// A broker before an API that does `api` with each of its connections.
-async fn broker<F>(api: impl Fn(TcpStream) -> F + Send + 'static) -> Arc<Broker>
+pub(super) async fn broker<F>(api: impl Fn(TcpStream) -> F + Send + 'static) -> Arc<Broker>
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -59,7 +59,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// A client of its own, and what tells its connection that the broker ends.
-fn client(broker: &Arc<Broker>) -> (UnixStream, watch::Sender<bool>) {
+pub(super) fn client(broker: &Arc<Broker>) -> (UnixStream, watch::Sender<bool>) {
     let (client, _, ends) = served(broker);
     (client, ends)
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::Response;
 use http::response::Parts;
-use http_body::Body as _;
+use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 
 use super::failure::{Failure, Step};
@@ -64,7 +64,7 @@ impl AnswerBody {
             return Poll::Ready(Some(Err(failure.clone())));
         }
         loop {
-            match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
+            match ready!(self.poll_frame(cx)) {
                 Some(Ok(frame)) => {
                     if self.is_end() {
                         self.release();
@@ -85,6 +85,24 @@ impl AnswerBody {
                     return Poll::Ready(None);
                 }
             }
+        }
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        let incoming = &mut self.incoming;
+        match &mut self.lease {
+            Some(lease) => lease
+                .link
+                .poll(cx, |cx| Pin::new(&mut *incoming).poll_frame(cx)),
+            None => Pin::new(incoming).poll_frame(cx),
+        }
+    }
+
+    /// Moves the connection while nothing of the answer is asked for: its request may be
+    /// still under way.
+    pub fn drive(&mut self, cx: &mut Context<'_>) {
+        if let Some(lease) = &mut self.lease {
+            lease.link.drive(cx);
         }
     }
 

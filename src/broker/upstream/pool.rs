@@ -7,18 +7,15 @@ use std::time::Duration;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Method, Request};
 use http_body::Body as _;
-use hyper::client::conn::http1::{Builder, SendRequest};
-use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::answer::Answer;
 use super::body::{Answered, Outgoing};
 use super::connect::{Dialer, Stream};
 use super::failure::{Failure, Step};
+use super::link::Link;
 use super::proxy::Proxy;
 use super::resolve::Names;
 use super::socket::Doubt;
@@ -28,13 +25,6 @@ use super::url::Upstream;
 const KEPT_FOR: Duration = Duration::from_secs(50);
 /// Each costs a descriptor and some tens of KiB, for no longer than [`KEPT_FOR`].
 const MAX_KEPT: usize = 256;
-/// Fields of an answer's head; hyper reads that many without allocating.
-const MAX_FIELDS: usize = 100;
-/// Bytes of an answer's head.
-const MAX_HEAD: usize = 32 * 1024;
-/// Bytes that are read or written ahead of need; hyper starts with 8 KiB.
-const MAX_BUFFER: usize = 64 * 1024;
-
 /// Connections to one API. Clones share them.
 #[derive(Clone)]
 pub struct Pool(Arc<Shared>);
@@ -53,17 +43,15 @@ struct State {
     /// Whether a connection is on its way that no request opened.
     warming: bool,
     /// The request that waits for it, instead of opening another.
-    waiting: Option<oneshot::Sender<Kept>>,
+    waiting: Option<oneshot::Sender<Link>>,
     /// Whether somebody closes what gets too old.
     swept: bool,
 }
 
-/// A connection between two exchanges. Dropped, it is closed in good order.
+/// A connection between two exchanges.
 #[derive(Debug)]
-pub(super) struct Kept {
-    sender: SendRequest<Outgoing>,
-    doubt: Doubt,
-    task: AbortHandle,
+struct Kept {
+    link: Link,
     since: Instant,
 }
 
@@ -71,7 +59,7 @@ pub(super) struct Kept {
 #[derive(Debug)]
 pub(super) struct Lease {
     pool: Pool,
-    kept: Option<Kept>,
+    pub(super) link: Link,
 }
 
 impl Pool {
@@ -100,7 +88,7 @@ impl Pool {
     /// error: the next request tries by itself. Must run in a runtime.
     pub fn warm(&self) {
         let mut state = self.state();
-        if state.warming || state.idle.iter().any(|kept| !kept.sender.is_closed()) {
+        if state.warming || !state.idle.is_empty() {
             return;
         }
         state.warming = true;
@@ -110,7 +98,7 @@ impl Pool {
             let opened = pool.open(Instant::now() + pool.0.connect).await;
             pool.state().warming = false;
             match opened {
-                Ok(kept) => pool.put(kept),
+                Ok(link) => pool.put(link),
                 // Who waits opens its own.
                 Err(_) => pool.state().waiting = None,
             }
@@ -130,17 +118,12 @@ impl Pool {
         announce_nothing(&mut request);
         let answered = Answered::of(request.body());
         loop {
-            let (mut kept, fresh) = self.connection().await?;
-            kept.doubt.raise();
-            let sent = kept.sender.try_send_request(request);
-            let lease = Lease {
-                pool: self.clone(),
-                kept: Some(kept),
-            };
-            match sent.await {
+            let (link, fresh) = self.connection().await?;
+            let pool = self.clone();
+            let mut lease = Lease { pool, link };
+            match lease.link.send(request).await {
                 Ok(response) => {
                     answered.tell();
-                    lease.answered();
                     return Answer::new(response, lease);
                 }
                 Err(mut error) => match error.take_message() {
@@ -152,14 +135,18 @@ impl Pool {
     }
 
     /// A connection, and whether it was made for this.
-    async fn connection(&self) -> Result<(Kept, bool), Failure> {
-        if let Some(kept) = self.take() {
-            return Ok((kept, false));
+    async fn connection(&self) -> Result<(Link, bool), Failure> {
+        if let Some(link) = self.take() {
+            return Ok((link, false));
         }
         let deadline = Instant::now() + self.0.connect;
         if let Some(warm) = self.wait() {
             match timeout_at(deadline, warm).await {
-                Ok(Ok(kept)) => return Ok((kept, false)),
+                Ok(Ok(mut link)) => {
+                    if link.is_alive() {
+                        return Ok((link, false));
+                    }
+                }
                 Ok(Err(_)) => {}
                 Err(_) => return Err(Failure::timeout(Step::Connect)),
             }
@@ -168,19 +155,20 @@ impl Pool {
         Ok((Box::pin(self.open(deadline)).await?, true))
     }
 
-    /// The freshest that is alive and young enough.
-    fn take(&self) -> Option<Kept> {
-        let mut state = self.state();
-        while let Some(kept) = state.idle.pop() {
-            if !kept.sender.is_closed() && kept.since.elapsed() < KEPT_FOR {
-                return Some(kept);
+    /// The freshest that is young enough and still there.
+    fn take(&self) -> Option<Link> {
+        loop {
+            let mut kept = self.state().idle.pop()?;
+            if kept.since.elapsed() >= KEPT_FOR {
+                kept.link.close();
+            } else if kept.link.is_alive() {
+                return Some(kept.link);
             }
         }
-        None
     }
 
     /// The connection that is on its way, unless another request waits for it.
-    fn wait(&self) -> Option<oneshot::Receiver<Kept>> {
+    fn wait(&self) -> Option<oneshot::Receiver<Link>> {
         let mut state = self.state();
         let taken = state
             .waiting
@@ -194,28 +182,31 @@ impl Pool {
         Some(warm)
     }
 
-    fn put(&self, mut kept: Kept) {
-        kept.since = Instant::now();
+    fn put(&self, mut link: Link) {
+        let since = Instant::now();
+        link.rest();
         let mut state = self.state();
         if let Some(waiter) = state.waiting.take() {
-            match waiter.send(kept) {
+            match waiter.send(link) {
                 Ok(()) => return,
-                Err(back) => kept = back,
+                Err(back) => link = back,
             }
         }
         if state.idle.len() < MAX_KEPT {
-            state.idle.push(kept);
+            state.idle.push(Kept { link, since });
+        } else {
+            link.close();
         }
         if !std::mem::replace(&mut state.swept, true) {
             tokio::spawn(sweep(Arc::downgrade(&self.0)));
         }
     }
 
-    async fn open(&self, deadline: Instant) -> Result<Kept, Failure> {
+    async fn open(&self, deadline: Instant) -> Result<Link, Failure> {
         let doubt = Doubt::default();
         match self.0.dialer.dial(doubt.clone(), deadline).await? {
-            Stream::Plain(stream) => speak(stream, doubt).await,
-            Stream::Tls(stream) => speak(*stream, doubt).await,
+            Stream::Plain(stream) => Link::new(stream, doubt).await,
+            Stream::Tls(stream) => Link::new(*stream, doubt).await,
         }
     }
 
@@ -241,25 +232,11 @@ impl Shared {
 }
 
 impl Lease {
-    fn answered(&self) {
-        if let Some(kept) = &self.kept {
-            kept.doubt.answered();
-        }
-    }
-
     /// After an exchange that ended well the connection is kept; where hyper isn't
     /// ready for another one (a request that wasn't sent to its end), it is cut off.
-    pub(super) fn end(mut self) {
-        if let Some(kept) = self.kept.take_if(|kept| kept.sender.is_ready()) {
-            self.pool.put(kept);
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if let Some(kept) = &self.kept {
-            kept.task.abort();
+    pub(super) fn end(self) {
+        if self.link.is_ready() {
+            self.pool.put(self.link);
         }
     }
 }
@@ -278,38 +255,15 @@ fn announce_nothing(request: &mut Request<Outgoing>) {
     }
 }
 
-/// HTTP/1.1 over `stream`, driven by a task of its own.
-async fn speak<S>(stream: S, doubt: Doubt) -> Result<Kept, Failure>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (sender, connection) = Builder::new()
-        .max_headers(MAX_FIELDS)
-        .max_header_size(MAX_HEAD)
-        .max_buf_size(MAX_BUFFER)
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| Failure::hyper(Step::Connect, &error))?;
-    // Its outcome is told to the exchange that it breaks.
-    let task = tokio::spawn(async move {
-        let _ = connection.await;
-    });
-    Ok(Kept {
-        sender,
-        doubt,
-        task: task.abort_handle(),
-        since: Instant::now(),
-    })
-}
-
 /// Closes what gets too old, for as long as there is something.
 async fn sweep(pool: Weak<Shared>) {
     while let Some(shared) = pool.upgrade() {
         let next = {
             let mut state = shared.state();
-            state
-                .idle
-                .retain(|kept| !kept.sender.is_closed() && kept.since.elapsed() < KEPT_FOR);
+            let is_old = |kept: &mut Kept| kept.since.elapsed() >= KEPT_FOR;
+            for kept in state.idle.extract_if(.., is_old) {
+                kept.link.close();
+            }
             let Some(oldest) = state.idle.first() else {
                 state.swept = false;
                 return;

@@ -39,9 +39,13 @@ impl Default for Known {
 }
 
 impl Doubt {
-    /// A request is on its way: the next read asks the kernel, whatever tokio knows.
+    /// The next read asks the kernel, whatever tokio knows.
     pub(super) fn raise(&self) {
         self.0.is_raised.store(true, Ordering::Relaxed);
+    }
+
+    /// A request is on its way.
+    pub(super) fn expect_head(&self) {
         self.0.unanswered.store(MAX_UNANSWERED, Ordering::Relaxed);
     }
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::super::body::{Gone, stream};
+use super::super::link::{MAX_FIELDS, MAX_HEAD};
 use super::super::testing::{Authority, pool, request, run, serve, text, whole};
 use super::tests::{OK, failure};
 use super::*;
