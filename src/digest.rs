@@ -6,6 +6,8 @@ use std::io::{self, Read};
 use ring::digest::{Context, SHA256};
 use seccompiler::sock_filter;
 
+use crate::confine::seccomp::to_bytes;
+
 /// Bytes read at a time.
 const CHUNK: usize = 256 * 1024;
 
@@ -32,13 +34,7 @@ pub fn of_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
 
 /// Of a filter as it lies in memory (`struct sock_filter`, linux/filter.h), in hex.
 pub fn of_filter(program: &[sock_filter]) -> String {
-    let mut bytes = Vec::with_capacity(program.len().saturating_mul(8));
-    for instruction in program {
-        bytes.extend(instruction.code.to_ne_bytes());
-        bytes.extend([instruction.jt, instruction.jf]);
-        bytes.extend(instruction.k.to_ne_bytes());
-    }
-    of_pieces([bytes.as_slice()])
+    of_pieces([to_bytes(program).as_slice()])
 }
 
 fn hex(context: Context) -> String {

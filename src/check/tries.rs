@@ -9,8 +9,8 @@ use nix::unistd::{Pid, sethostname};
 
 use crate::broker::key::no_page;
 use crate::cli;
-use crate::confine;
-use crate::confine::{landlock, limits, seccomp};
+use crate::confine::seccomp::Filters;
+use crate::confine::{self, landlock, limits};
 use crate::mount::{root::Root, tree};
 use crate::ns::{diagnose, init, net};
 use crate::plan::command::{Grant, Landlock, LandlockMode, LandlockRule, OnDenial};
@@ -154,12 +154,12 @@ pub(super) fn confinement() -> Found {
     }));
     found.extend(of(Primitive::Seccomp, &|| {
         confine::no_new_privs()?;
-        let filters = seccomp::compile(&plan::filter(false, OnDenial::Answer))?;
-        seccomp::install(&filters.command, OnDenial::Answer).map(|_| "installed".to_owned())
+        let filters = Filters::compile(&plan::filter(false, OnDenial::Answer))?;
+        filters.install().map(|_| "installed".to_owned())
     }));
     found.extend(in_child(Primitive::Seccomp, |report| {
-        let filters = seccomp::compile(&plan::filter(false, OnDenial::Answer));
-        let confined = filters.and_then(|filters| confine::confine_init(&filters.init));
+        let filters = Filters::compile(&plan::filter(false, OnDenial::Answer));
+        let confined = filters.and_then(|filters| confine::confine_init(&filters));
         if let Err(refusal) = confined {
             report.tell(Primitive::Seccomp, Err(refusal));
         }

@@ -16,13 +16,14 @@ pub use exec::{Door, ExecFailure};
 
 use nix::sys::prctl;
 use nix::sys::stat::{Mode, umask};
-use seccompiler::{BpfProgram, sock_filter};
+use seccompiler::BpfProgram;
 
 use crate::plan::command::{Confine, Exec};
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
 use crate::sys;
 use crate::sys::notify::Listener;
+use seccomp::Filters;
 
 /// The proof that this process is in its final state, and what a receipt says of it.
 #[derive(Debug)]
@@ -51,14 +52,14 @@ impl Confined {
 
 /// Confines the calling process for good. It must have one thread, be in its
 /// working directory, and have dropped its capabilities. `hand_over` is given the
-/// listener of `filter`, where the plan has one: the calls that are tried last wait for it.
+/// listener of the command's filter, where it has one: the calls that are tried last wait for it.
 ///
 /// # Errors
 /// The reason is the step's: `limits`, `setup`, `landlock`, `seccomp`,
 /// `selfcheck`. The process is then half confined and must exit.
 pub fn apply(
     confine: &Confine,
-    filter: BpfProgram,
+    filters: &Filters,
     hand_over: impl FnOnce(Listener) -> Result<(), Refusal>,
 ) -> Result<Confined, Refusal> {
     // 1. The mode of what the command makes.
@@ -74,10 +75,10 @@ pub fn apply(
         close_on_exec()?;
     }
     // 6. Calls.
-    let filter = stands(Mechanism::FilterOfCommand).then_some(filter);
-    if let Some(filter) = &filter {
-        let listener = seccomp::install(filter, confine.seccomp.on_denial)?;
-        listener.map(hand_over).transpose()?;
+    let mut filter = None;
+    if stands(Mechanism::FilterOfCommand) {
+        filters.install()?.map(hand_over).transpose()?;
+        filter = Some(filters.command().to_vec());
     }
     // 7. Try what must now fail.
     let tried = self_check::run(&confine.self_check)?;
@@ -89,10 +90,10 @@ pub fn apply(
 ///
 /// # Errors
 /// `setup` or `seccomp`.
-pub fn confine_init(filter: &[sock_filter]) -> Result<(), Refusal> {
+pub fn confine_init(filters: &Filters) -> Result<(), Refusal> {
     no_new_privs()?;
     if stands(Mechanism::FilterOfInit) {
-        seccomp::install_for_init(filter)?;
+        filters.install_for_init()?;
     }
     Ok(())
 }

@@ -190,8 +190,7 @@ const VSOCK: Check = Check::Socket {
 };
 
 fn install(plan: &Seccomp) -> Result<Option<notify::Listener>, Refusal> {
-    let filters = seccomp::compile(plan).unwrap();
-    seccomp::install(&filters.command, plan.on_denial)
+    Filters::compile(plan).unwrap().install()
 }
 
 #[test]
@@ -344,7 +343,7 @@ fn all_steps_together_end_in_a_token() {
     in_thread(move || {
         apply(
             &confine,
-            seccomp::compile(&confine.seccomp).unwrap().command,
+            &Filters::compile(&confine.seccomp).unwrap(),
             not_asked,
         )
         .unwrap();
@@ -374,7 +373,7 @@ fn no_token_without_the_self_check() {
     let refusal = in_thread(move || {
         apply(
             &confine,
-            seccomp::compile(&confine.seccomp).unwrap().command,
+            &Filters::compile(&confine.seccomp).unwrap(),
             not_asked,
         )
         .unwrap_err()
@@ -392,7 +391,7 @@ fn pid_1_dies_of_a_call_that_it_does_not_need() {
     const ALONE: &str = "GROOM_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
         in_thread(|| {
-            confine_init(&seccomp::compile(&seccomp()).unwrap().init).unwrap();
+            confine_init(&Filters::compile(&seccomp()).unwrap()).unwrap();
             let _ = fs::read_dir("/");
         });
         return;

@@ -14,10 +14,8 @@ use nix::sys::socket::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use seccompiler::BpfProgram;
-
 use super::evidence::Evidence;
-use crate::confine::seccomp::{self, Filters};
+use crate::confine::seccomp::Filters;
 use crate::refusal::{EXIT_REFUSED, Reason, Refusal};
 use crate::sys::socket;
 
@@ -76,7 +74,7 @@ impl Message for FromJail {
     }
 }
 
-/// What the supervisor says, in this order.
+/// What the supervisor says, in this order; the filters come after the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToJail {
     /// The id maps are written.
@@ -93,7 +91,7 @@ impl Message for ToJail {
     }
 }
 
-/// The longest message: a refusal with two long paths, or a filter of 4096 instructions.
+/// The longest message, in bytes: a refusal with two long paths.
 const LONGEST: usize = 32 * 1024;
 
 /// One end. Close-on-exec.
@@ -107,7 +105,8 @@ pub fn pair() -> nix::Result<(Channel, Channel)> {
 }
 
 impl Channel {
-    /// Sends one message. EPIPE: the other side is gone.
+    /// Sends one message. EPIPE: the other side is gone; ECONNRESET: it is gone and has
+    /// left something unread.
     pub fn send(&self, message: &impl Message) -> nix::Result<()> {
         self.send_with(message, &[])
     }
@@ -130,35 +129,28 @@ impl Channel {
         .map(drop)
     }
 
-    /// Sends both filters, which are no text.
-    pub fn send_filters(&self, filters: &Filters) -> nix::Result<()> {
-        for filter in [&filters.command, &filters.init] {
-            send(
-                self.0.as_raw_fd(),
-                &seccomp::to_bytes(filter),
-                MsgFlags::MSG_NOSIGNAL,
-            )?;
-        }
-        Ok(())
+    /// Sends something to the jail's side; false if that is gone, which its pidfd tells,
+    /// whatever of what was sent to it before it has left unread.
+    pub fn tell(&self, word: &ToJail) -> nix::Result<bool> {
+        unless_gone(self.send(word))
+    }
+
+    /// Sends both filters, which are no text, in the same way.
+    pub fn tell_filters(&self, filters: &Filters) -> nix::Result<bool> {
+        let bytes = filters.to_bytes();
+        unless_gone(send(self.0.as_raw_fd(), &bytes, MsgFlags::MSG_NOSIGNAL).map(drop))
     }
 
     /// Waits for them, as [`expect`](Channel::expect) does for a word.
     pub fn expect_filters(&self) -> Result<Filters, Refusal> {
-        Ok(Filters {
-            command: self.expect_filter()?,
-            init: self.expect_filter()?,
-        })
-    }
-
-    fn expect_filter(&self) -> Result<BpfProgram, Refusal> {
         let refusal = || Refusal::new(Reason::Setup, "wait for the filters");
-        let bytes = self
-            .take(MsgFlags::empty())
-            .map_err(|errno| refusal().about("recv").errno(errno))?;
-        let Some((bytes, _)) = bytes else {
-            std::process::exit(i32::from(EXIT_REFUSED));
-        };
-        seccomp::from_bytes(&bytes).ok_or_else(|| refusal().about("an unexpected message"))
+        match self.take(MsgFlags::empty()) {
+            Ok(Some((bytes, handed))) => Filters::from_bytes(&bytes)
+                .filter(|_| handed.is_empty())
+                .ok_or_else(|| refusal().about("an unexpected message")),
+            Ok(None) => std::process::exit(i32::from(EXIT_REFUSED)),
+            Err(errno) => Err(refusal().about("recv").errno(errno)),
+        }
     }
 
     /// Waits for one message; `None` is an end of file.
@@ -213,13 +205,23 @@ impl Channel {
     }
 }
 
-/// Until no signal comes in between (EINTR).
+/// Until no signal comes in between (EINTR). A side that ends with something unread makes
+/// one call on the other fail (ECONNRESET, measured), and what it had said itself is to be
+/// had after that.
 fn again<T>(mut call: impl FnMut() -> nix::Result<T>) -> nix::Result<T> {
     loop {
         match call() {
-            Err(Errno::EINTR) => {}
+            Err(Errno::EINTR | Errno::ECONNRESET) => {}
             other => return other,
         }
+    }
+}
+
+fn unless_gone(sent: nix::Result<()>) -> nix::Result<bool> {
+    match sent {
+        Ok(()) => Ok(true),
+        Err(Errno::EPIPE | Errno::ECONNRESET) => Ok(false),
+        Err(errno) => Err(errno),
     }
 }
 
@@ -238,6 +240,7 @@ mod tests {
     use nix::unistd::pipe;
 
     use super::*;
+    use crate::plan::command::OnDenial;
 
     #[test]
     fn two_descriptors_come_along_and_work() {
@@ -306,5 +309,57 @@ mod tests {
         drop(theirs);
         assert!(ours.receive::<ToJail>().unwrap().is_none());
         assert_eq!(ours.send(&ToJail::Go), Err(Errno::EPIPE));
+    }
+
+    fn filters() -> Filters {
+        Filters::compile(&crate::plan::filter(false, OnDenial::Answer)).unwrap()
+    }
+
+    #[test]
+    fn both_filters_come_along_and_nothing_else_is_taken_for_them() {
+        let (ours, theirs) = pair().unwrap();
+        assert!(ours.tell_filters(&filters()).unwrap());
+        let got = theirs.expect_filters().unwrap();
+        assert_eq!(got.to_bytes(), filters().to_bytes());
+
+        let unexpected = "an unexpected message";
+        ours.send(&ToJail::Mapped).unwrap();
+        let word = theirs.expect_filters().map(drop).unwrap_err();
+        assert_eq!(word.subject, unexpected);
+        ours.tell_filters(&filters()).unwrap();
+        let filters_for_a_word = theirs.expect(ToJail::Go).unwrap_err();
+        assert_eq!(filters_for_a_word.errno.as_deref(), Some("EBADMSG"));
+
+        let (reads, _writes) = pipe().unwrap();
+        let bytes = filters().to_bytes();
+        let rights = [reads.as_raw_fd()];
+        let handed = [ControlMessage::ScmRights(&rights)];
+        let (fd, part) = (ours.0.as_raw_fd(), [IoSlice::new(&bytes)]);
+        sendmsg::<()>(fd, &part, &handed, MsgFlags::empty(), None).unwrap();
+        let with_more = theirs.expect_filters().map(drop).unwrap_err();
+        assert_eq!(with_more.subject, unexpected);
+    }
+
+    /// As where pid 1 refuses while the filters are on their way to it.
+    #[test]
+    fn what_a_side_said_is_heard_though_it_ended_with_something_unread() {
+        let refusal = || Refusal::new(Reason::Mount, "move into the new root");
+        let ended = || {
+            let (ours, theirs) = pair().unwrap();
+            assert!(ours.tell(&ToJail::Mapped).unwrap());
+            theirs.send(&FromJail::Refused(refusal())).unwrap();
+            ours
+        };
+        let control = recv(ended().0.as_raw_fd(), &mut [], MsgFlags::MSG_PEEK);
+        assert_eq!(control, Err(Errno::ECONNRESET), "vacuous");
+        for is_told_late in [false, true] {
+            let ours = ended();
+            if is_told_late {
+                assert!(!ours.tell_filters(&filters()).unwrap(), "it is gone");
+            }
+            let (said, _) = ours.try_receive().unwrap().unwrap();
+            assert!(matches!(said, FromJail::Refused(it) if it == refusal()));
+            assert!(ours.try_receive::<FromJail>().unwrap().is_none());
+        }
     }
 }

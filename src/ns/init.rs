@@ -17,7 +17,6 @@ use nix::unistd::{
     Gid, Pid, Uid, chdir, getgroups, getpid, getresgid, getresuid, pipe2, read, setgroups,
     sethostname, setpgid, setresgid, setresuid, setsid, tcsetpgrp, write,
 };
-use seccompiler::BpfProgram;
 
 use crate::confine::seccomp::Filters;
 use crate::confine::{self, Door};
@@ -99,7 +98,7 @@ fn build(plan: &Plan, inherited: &mut Inherited) -> Result<Pid, Refusal> {
         let terminal = inherited.stdio.terminal.iter().map(OwnedFd::as_fd);
         close_all_but(kept.into_iter().chain(terminal)).map_err(setup("close_range"))?;
     }
-    confine::confine_init(&filters.init)?;
+    confine::confine_init(&filters)?;
     write(&gate, &[GATE_OPENS]).map_err(setup("write"))?;
     // Left open: closing takes calls that pid 1 no longer may make.
     std::mem::forget(gate);
@@ -140,8 +139,7 @@ fn start_the_command(
     match fork_into(0).map_err(setup("clone"))? {
         Forked::Child => {
             drop(opens);
-            let filter = filters.command.clone();
-            become_the_command(plan, inherited, (filter, door), &waits)
+            become_the_command(plan, inherited, filters, door, &waits)
         }
         Forked::Parent(pid, _) => Ok((pid, opens)),
     }
@@ -290,7 +288,8 @@ fn lead_a_group(terminal: Option<&OwnedFd>) -> Result<(), Refusal> {
 fn become_the_command(
     plan: &Plan,
     inherited: &Inherited,
-    (filter, door): (BpfProgram, Option<&Door>),
+    filters: &Filters,
+    door: Option<&Door>,
     gate: &OwnedFd,
 ) -> ! {
     let confined = (|| {
@@ -310,7 +309,7 @@ fn become_the_command(
                 .errno(errno)
         })?;
         let ask = |listener| asking::hand_over(&inherited.channel, listener);
-        let confined = confine::apply(&plan.confine, filter, ask)?;
+        let confined = confine::apply(&plan.confine, filters, ask)?;
         if stands(Mechanism::StartGate) {
             wait_for(gate)?;
         }

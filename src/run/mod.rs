@@ -30,7 +30,7 @@ use procfs::FromRead as _;
 
 use crate::broker::Config;
 use crate::cgroup::{Leaf, Place};
-use crate::confine::seccomp;
+use crate::confine::seccomp::Filters;
 use crate::mount::tree;
 use crate::ns::channel::{Channel, ToJail, pair};
 use crate::ns::init::{self, Inherited};
@@ -149,9 +149,11 @@ fn say_end(plan: &Plan, ending: &Ending) {
 
 /// Pid 1 may build, and gets what was compiled meanwhile.
 fn set_building(plan: &Plan, channel: &Channel) -> Result<(), Refusal> {
-    channel.send(&ToJail::Mapped).map_err(setup("send"))?;
-    let filters = seccomp::compile(&plan.confine.seccomp)?;
-    channel.send_filters(&filters).map_err(setup("send"))
+    // Where it is gone meanwhile, what it has said of that is heard in the event loop.
+    channel.tell(&ToJail::Mapped).map_err(setup("send"))?;
+    let filters = Filters::compile(&plan.confine.seccomp)?;
+    channel.tell_filters(&filters).map_err(setup("send"))?;
+    Ok(())
 }
 
 /// Forks pid 1, within its cgroup if it has one. None: this is pid 1.

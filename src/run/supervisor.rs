@@ -272,7 +272,7 @@ impl<'run> Supervisor<'run> {
                 }
                 Err(Errno::EAGAIN) => break,
                 // tokio keeps a hung-up descriptor ready for ever.
-                Ok(None) | Err(Errno::ECONNRESET) => self.is_open = false,
+                Ok(None) => self.is_open = false,
                 Err(errno) => return Err(setup("recv")(errno)),
             }
         }
@@ -342,11 +342,7 @@ impl<'run> Supervisor<'run> {
 
     /// Says something to the jail's side; false if it is gone, which its pidfd tells.
     fn tell(&self, word: ToJail) -> Result<bool, Refusal> {
-        match self.channel.send(&word) {
-            Ok(()) => Ok(true),
-            Err(Errno::EPIPE) => Ok(false),
-            Err(errno) => Err(setup("send")(errno)),
-        }
+        self.channel.tell(&word).map_err(setup("send"))
     }
 
     /// Has what is under way in the broker say how it ended: nobody is left to be

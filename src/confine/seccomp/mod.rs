@@ -7,6 +7,7 @@ mod argument_tests;
 mod asking_tests;
 mod compile;
 mod decide;
+mod filters;
 mod init;
 #[cfg(test)]
 mod interpreter;
@@ -15,17 +16,12 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use nix::errno::Errno;
-use seccompiler::{BackendError, BpfProgram, sock_filter};
-
+pub use filters::{Filters, to_bytes};
 pub use rule::{Answer, Call, Rule, Test};
 pub use table::CEILING;
 
 use crate::plan::command::{OnDenial, Seccomp};
-use crate::refusal::{Reason, Refusal};
 use crate::sabotage::rule_stands;
-use crate::sys;
-use crate::sys::notify::Listener;
 
 /// The rules that apply, in the table's order.
 pub fn rules(
@@ -58,95 +54,4 @@ pub fn deciding(
     args: &[u64; 6],
 ) -> Option<(&'static Rule, &'static Call)> {
     decide::decide(rules(plan.allow_ptrace, plan.on_denial), number, args)
-}
-
-/// Both filters of a jail, compiled.
-pub struct Filters {
-    /// The command's.
-    pub command: BpfProgram,
-    /// Pid 1's.
-    pub init: BpfProgram,
-}
-
-/// Compiles them. It takes as long as some of the jail's mounts do, and so is the
-/// supervisor's, which has nothing else to do while pid 1 builds.
-///
-/// # Errors
-/// `Reason::Seccomp`: the plan was made for another table than this one, or a rule is
-/// none.
-pub fn compile(plan: &Seccomp) -> Result<Filters, Refusal> {
-    let refusal = || Refusal::new(Reason::Seccomp, "compile the filters").remedy(BUG);
-    if plan.ceiling != CEILING || plan.rules != rule_count(plan.allow_ptrace, plan.on_denial) {
-        return Err(refusal().about("the plan's rules are not this program's"));
-    }
-    let rules: Vec<_> = rules(plan.allow_ptrace, plan.on_denial).collect();
-    let bug = |error: BackendError| refusal().about(error.to_string());
-    Ok(Filters {
-        command: compile::program(&rules, plan.on_denial).map_err(bug)?,
-        init: init::program().map_err(bug)?,
-    })
-}
-
-/// Installs the command's filter. no_new_privs must be set, and the process must have
-/// one thread. Where the supervisor is to be asked, the listener is returned: until it
-/// has it, a call that is denied waits.
-///
-/// # Errors
-/// `Reason::Seccomp`: the kernel refuses the filter.
-pub fn install(filter: &[sock_filter], on_denial: OnDenial) -> Result<Option<Listener>, Refusal> {
-    match on_denial {
-        OnDenial::Answer => sys::seccomp::install(filter).map(|()| None),
-        OnDenial::Ask => sys::notify::install(filter).map(Some),
-    }
-    .map_err(|errno| refused("install the command's filter", errno))
-}
-
-/// Installs pid 1's filter, under the same conditions.
-///
-/// # Errors
-/// `Reason::Seccomp`: the kernel refuses the filter.
-pub fn install_for_init(filter: &[sock_filter]) -> Result<(), Refusal> {
-    sys::seccomp::install(filter).map_err(|errno| refused("install pid 1's filter", errno))
-}
-
-const BUG: &str = "this is a bug in groom-ns, please report it";
-
-/// In the order of `struct sock_filter` (linux/filter.h).
-pub fn to_bytes(filter: &[sock_filter]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(size_of_val(filter));
-    for step in filter {
-        bytes.extend(step.code.to_ne_bytes());
-        bytes.extend([step.jt, step.jf]);
-        bytes.extend(step.k.to_ne_bytes());
-    }
-    bytes
-}
-
-/// What [`to_bytes`] made; None if that isn't whole.
-pub fn from_bytes(bytes: &[u8]) -> Option<BpfProgram> {
-    let (steps, rest) = bytes.as_chunks::<4>();
-    let (steps, odd) = steps.as_chunks();
-    let step = |[[code, code_end, jt, jf], k]: &[[u8; 4]; 2]| sock_filter {
-        code: u16::from_ne_bytes([*code, *code_end]),
-        jt: *jt,
-        jf: *jf,
-        k: u32::from_ne_bytes(*k),
-    };
-    (rest.is_empty() && odd.is_empty()).then(|| steps.iter().map(step).collect())
-}
-
-fn refused(step: &'static str, errno: Errno) -> Refusal {
-    let remedy = match errno {
-        Errno::ENOSYS => "the kernel needs CONFIG_SECCOMP_FILTER",
-        Errno::EPERM => "an outer sandbox denies seccomp(2): allow it there",
-        Errno::EBUSY => {
-            "an outer sandbox listens for denied calls itself, and the kernel allows one \
-                 listener: leave --explain-denials out"
-        }
-        _ => BUG,
-    };
-    Refusal::new(Reason::Seccomp, step)
-        .about("seccomp(SECCOMP_SET_MODE_FILTER)")
-        .errno(errno)
-        .remedy(remedy)
 }

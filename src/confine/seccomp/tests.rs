@@ -1,10 +1,12 @@
 //! The filter as a whole: prologue, order, unconditional rules, explanation.
 
+use libc::c_long;
+use seccompiler::BpfProgram;
+
 use super::compile::program;
 use super::interpreter::{Data, run};
 use super::*;
-
-use libc::c_long;
+use crate::refusal::Reason;
 
 pub(super) const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
@@ -183,7 +185,7 @@ fn a_plan_for_another_table_is_refused() {
         ceiling: CEILING + 1,
     };
     assert_eq!(
-        compile(&plan).map(drop).unwrap_err().reason,
+        Filters::compile(&plan).map(drop).unwrap_err().reason,
         Reason::Seccomp
     );
 }
@@ -194,21 +196,5 @@ fn no_rule_is_above_the_ceiling() {
         for call in rule.calls {
             assert!(call.number <= c_long::from(CEILING), "{}", call.name());
         }
-    }
-}
-
-#[test]
-fn a_filter_is_the_same_after_it_was_bytes() {
-    let filters = compile(&crate::plan::filter(false, OnDenial::Answer)).unwrap();
-    let steps = |filter: &[sock_filter]| -> Vec<_> {
-        let step = |step: &sock_filter| (step.code, step.jt, step.jf, step.k);
-        filter.iter().map(step).collect()
-    };
-    for filter in [&filters.command, &filters.init] {
-        let bytes = to_bytes(filter);
-        assert_eq!(steps(&from_bytes(&bytes).unwrap()), steps(filter));
-        assert!(from_bytes(&bytes[1..]).is_none(), "it isn't whole");
-        // What the kernel is given (linux/filter.h).
-        assert_eq!(bytes.len(), size_of_val(filter.as_slice()));
     }
 }
