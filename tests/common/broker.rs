@@ -124,6 +124,11 @@ impl Start {
 
     /// The whole command line; both outputs are pipes, and no input comes.
     pub(crate) fn command(&self) -> Command {
+        // Tests that were started in the background inherit these as ignored, and
+        // groom-ns would take that for the caller's wish.
+        for signal in [libc::SIGINT, libc::SIGQUIT] {
+            groom_ns::sys::signal::set_default(signal).expect("a disposition");
+        }
         let mut command = Command::new(jail::binary());
         command.args(["broker", &self.provider, "--listen", &self.listen]);
         command.args(&self.flags);
