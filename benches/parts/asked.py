@@ -24,9 +24,7 @@ def with_broker(ground):
     (work / "run").mkdir(parents=True)
     place = servers.Place(work, ground.groom_ns, *tls.make(work))
     port, api = servers.api(place)
-    key = place.write("key", servers.KEY)
-    flags = ["--broker", "anthropic", "--key-file", key, "--broker-log", work / "groom-ns.log"]
-    flags += ["--upstream", f"https://localhost:{port}", "--upstream-ca", place.ca]
+    flags = ["--broker", "anthropic", "--broker-log", work / "groom-ns.log", *servers.groom_ns_flags(place, port)]
     view = ground.view()
     ask = (str(view.clone / "tool"), "ask")
     with_ours = ground.view(flags).ours(*ask)
@@ -35,9 +33,7 @@ def with_broker(ground):
     further += [word for name, value in values.items() for word in ("--setenv", name, value)]
     theirs = view.bwrap("/bin/sh", "-c", INSIDE + " ".join(ask), further=further)
     socket = work / "run/socket"
-    nginx = list(map(str, servers.nginx_proxy(place, PORT, port)))
-    config = work / "nginx.conf"
-    config.write_text(config.read_text().replace(f"listen 127.0.0.1:{PORT} ", f"listen unix:{socket} "))
+    nginx = list(map(str, servers.nginx_proxy_at(place, f"unix:{socket}", port)))
 
     def started_by_us():
         said, begin, _ = said_and_ended(with_ours)

@@ -52,7 +52,7 @@ NGINX_PROXY = """
   access_log {work}/nginx.log line;
   upstream api {{ server 127.0.0.1:{upstream}; keepalive 1024; keepalive_requests 100000000; }}
   server {{
-    listen 127.0.0.1:{port} backlog=4096;
+    listen {address} backlog=4096;
     location /v1/ {{
       if ($http_x_api_key != "{token}") {{ return 401; }}
       proxy_pass https://api; proxy_http_version 1.1;
@@ -142,10 +142,14 @@ def groom_ns_broker(place, port, upstream):
 
 
 def nginx_proxy(place, port, upstream, listener=None):
-    values = {"work": place.work, "token": TOKEN, "secret": KEY, "ca": place.ca}
     # One process alone crashes with a listener that it was given: then there is a master too.
-    master = "off" if listener is None else "on; user root"
-    return nginx(place, "nginx", NGINX_PROXY.format(port=port, upstream=upstream, **values), master)
+    return nginx_proxy_at(place, f"127.0.0.1:{port}", upstream, "off" if listener is None else "on; user root")
+
+
+def nginx_proxy_at(place, address, upstream, master="off"):
+    """`address`: what nginx's `listen` takes."""
+    values = {"work": place.work, "token": TOKEN, "secret": KEY, "ca": place.ca}
+    return nginx(place, "nginx", NGINX_PROXY.format(address=address, upstream=upstream, **values), master)
 
 
 def haproxy_proxy(place, port, upstream, listener=None):

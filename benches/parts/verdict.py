@@ -1,11 +1,13 @@
 """What a row got, beside what it must be; and the table of it."""
 
 from dataclasses import dataclass, field
+from math import isnan, nan as NONE
 from statistics import median, quantiles
 
 from results import plain
 
 BATCHES = 5
+UNCLEAR = "unclear"
 # Times are kept in seconds, all else in the unit that is shown.
 UNITS = {"ms": 1e3, "µs": 1e6, "ns": 1e9}
 
@@ -25,22 +27,36 @@ class Outcome:
     note: str = ""
 
     def ratio(self):
-        """Of the medians; with it, the least and the greatest of five batches of rounds."""
+        """Of the medians; with it, the least and the greatest of five batches of rounds, or of
+        the rounds where there are fewer. A single round has none."""
         if not self.theirs:
             return median(self.ours), None
         whole = quotient(self.ours, self.theirs)
-        size = len(self.ours) // BATCHES
-        if size < 1:
+        count = min(BATCHES, len(self.ours))
+        if count < 2:
             return whole, None
-        batches = [slice(index * size, (index + 1) * size) for index in range(BATCHES)]
+        size = len(self.ours) // count
+        batches = [slice(index * size, (index + 1) * size) for index in range(count)]
         ratios = [quotient(self.ours[batch], self.theirs[batch]) for batch in batches]
-        return whole, (min(ratios), max(ratios))
+        # One batch without a quotient leaves no ends.
+        return whole, (NONE, NONE) if any(map(isnan, ratios)) else (min(ratios), max(ratios))
 
     def verdict(self):
+        """Yes or no only where no batch says otherwise, and the whole is among the batches: else
+        noise decides. What has nothing beside it, a size, has no noise."""
         if self.limit is None:
             return ""
-        ratio, _ = self.ratio()
-        return "yes" if (ratio >= self.limit if self.at_least else ratio <= self.limit) else "**no**"
+        ratio, spread = self.ratio()
+        if spread is None and self.theirs:
+            return UNCLEAR
+        least, greatest = spread or (ratio, ratio)
+        said = {self.is_met(least), self.is_met(greatest)}
+        if len(said) > 1 or not least <= ratio <= greatest:
+            return UNCLEAR
+        return "yes" if said == {True} else "**no**"
+
+    def is_met(self, ratio):
+        return ratio >= self.limit if self.at_least else ratio <= self.limit
 
     def cells(self, absolute):
         ratio, spread = self.ratio()
@@ -56,8 +72,8 @@ class Outcome:
 
 
 def quotient(ours, theirs):
-    """What was added can be nothing, or less; then there is no quotient, and no limit is met."""
-    return median(ours) / median(theirs) if median(theirs) > 0 else float("nan")
+    """What was added can be nothing, or less; then there is no quotient."""
+    return median(ours) / median(theirs) if median(theirs) > 0 else NONE
 
 
 def measured(values, unit):
