@@ -63,8 +63,8 @@ pub struct Alone {
     pub ready: Option<OwnedFd>,
 }
 
-/// Serves until SIGTERM or SIGINT, lets what is under way come to its end, and
-/// returns the exit code: 1 where something had to be cut off.
+/// Serves until SIGTERM or SIGINT (one that the caller ignores doesn't count), lets what is
+/// under way come to its end, and returns the exit code: 1 where something had to be cut off.
 ///
 /// # Errors
 /// `key`, `broker`, `socket`: nothing is listened on.

@@ -219,6 +219,21 @@ fn tcp_is_loopback_only() {
     broker.assert_alive();
 }
 
+/// A shell ignores SIGINT for what it starts with `&`.
+#[test]
+fn a_signal_that_its_caller_ignores_does_not_end_it() {
+    let upstream = upstream();
+    let start = Broker::before(&upstream);
+    let shell = in_shell("trap '' INT; exec \"$@\"", &start.command());
+    let broker = start.start_as(shell);
+    broker.signal(Signal::SIGINT);
+    for _ in 0..10 {
+        broker.assert_alive();
+    }
+    let (run, _) = broker.stop();
+    assert_eq!(run.code, Some(0), "{run:#?}");
+}
+
 #[test]
 fn it_finishes_what_is_under_way() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
