@@ -36,6 +36,8 @@ mod log;
 mod memory;
 #[path = "broker/mutated.rs"]
 mod mutated;
+#[path = "broker/ready.rs"]
+mod ready;
 #[path = "broker/runs.rs"]
 mod runs;
 #[path = "broker/shim.rs"]

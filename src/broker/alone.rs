@@ -1,8 +1,9 @@
 //! `groom-ns broker`: the broker apart from a run, for callers who keep the two apart.
 
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_dumpable;
@@ -10,14 +11,13 @@ use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::{geteuid, write};
 use tokio::io::Interest;
-use tokio::time::sleep;
 
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
 use crate::say;
 use crate::signals::hold;
 use crate::sys::process;
-use crate::sys::watch::watch;
+use crate::sys::watch::{watch, watch_or_back};
 use crate::tty::Callers;
 
 use super::bound::Bound;
@@ -63,8 +63,8 @@ pub struct Alone {
     pub ready: Option<OwnedFd>,
 }
 
-/// Serves until SIGTERM or SIGINT, lets what is under way come to its end, and
-/// returns the exit code: 1 where something had to be cut off.
+/// Serves until SIGTERM or SIGINT (one that the caller ignores doesn't count), lets what is
+/// under way come to its end, and returns the exit code: 1 where something had to be cut off.
 ///
 /// # Errors
 /// `key`, `broker`, `socket`: nothing is listened on.
@@ -137,7 +137,7 @@ fn read_key(source: KeySource, config: &Config) -> Result<Key, Refusal> {
 /// Waits for one of them.
 async fn wait(signals: &SignalFd) -> Result<(), Refusal> {
     use std::os::fd::AsFd as _;
-    let failed = |error: std::io::Error| setup("watch the signals")(errno_of(&error));
+    let failed = |error: io::Error| setup("watch the signals")(errno_of(&error));
     let watched = watch(signals.as_fd(), Interest::READABLE).map_err(failed)?;
     loop {
         watched.readable().await.map_err(failed)?.clear_ready();
@@ -150,41 +150,50 @@ async fn wait(signals: &SignalFd) -> Result<(), Refusal> {
 /// One line, once clients can connect.
 async fn announce(bound: &Bound<'_>, ready: Option<OwnedFd>) -> Result<(), Refusal> {
     let line = format!("ready {}\n", bound.address()?);
-    let refuse = |errno| {
+    let refuse = |error: io::Error| {
         Refusal::new(Reason::Setup, "say that the broker is ready")
             .about("write")
-            .errno(errno)
+            .errno(errno_of(&error))
             .remedy("whoever started it must read it")
     };
-    if let Some(ready) = ready {
-        put(ready, line.as_bytes()).await.map_err(refuse)?;
-    }
-    let stdout = process::stdout().try_clone_to_owned();
-    let stdout = stdout.map_err(|error| refuse(errno_of(&error)))?;
-    put(stdout, line.as_bytes()).await.map_err(refuse)
+    let stdout = process::stdout().try_clone_to_owned().map_err(refuse)?;
+    let asked = async {
+        match ready {
+            Some(ready) => put(ready, line.as_bytes()).await,
+            None => Ok(()),
+        }
+    };
+    // At once: who doesn't read the one keeps the line from nobody who reads the other.
+    let told = tokio::try_join!(asked, put(stdout, line.as_bytes()));
+    told.map(drop).map_err(refuse)
 }
 
 /// Writes all of it, when there is room: a reader that doesn't read, or a terminal that
 /// was stopped, doesn't hold the broker up. `fd` is closed.
-async fn put(fd: OwnedFd, bytes: &[u8]) -> nix::Result<()> {
-    let fd = say::unwaiting(fd);
+async fn put(fd: OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    let watched = match watch_or_back(say::unwaiting(fd), Interest::WRITABLE)? {
+        Ok(watched) => watched,
+        // A file, say.
+        Err(always_ready) => return File::from(always_ready).write_all(bytes),
+    };
     let mut left = bytes;
     while !left.is_empty() {
-        let written = if say::has_room(&fd) {
-            write(&fd, left)
-        } else {
-            Err(Errno::EAGAIN)
-        };
-        match written {
+        let mut ready = watched.writable().await?;
+        // What is remembered may be over: others write there, too.
+        if !say::has_room(watched.get_ref()) {
+            ready.clear_ready();
+            continue;
+        }
+        match write(watched.get_ref(), left) {
             Ok(count) => left = left.get(count..).unwrap_or_default(),
-            Err(Errno::EAGAIN | Errno::EINTR) => sleep(A_MOMENT).await,
-            Err(errno) => return Err(errno),
+            // A terminal with room for less than the end of a line.
+            Err(Errno::EAGAIN) => ready.clear_ready(),
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
         }
     }
     Ok(())
 }
-
-const A_MOMENT: Duration = Duration::from_millis(10);
 
 pub(super) fn setup(call: &'static str) -> impl Fn(Errno) -> Refusal {
     move |errno| {
@@ -194,6 +203,6 @@ pub(super) fn setup(call: &'static str) -> impl Fn(Errno) -> Refusal {
     }
 }
 
-pub(super) fn errno_of(error: &std::io::Error) -> Errno {
+pub(super) fn errno_of(error: &io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }

@@ -334,9 +334,11 @@ impl<Watch: Future<Output = Broken>> Relay<'_, '_, Watch> {
     }
 
     /// What to do where an answer can't be gone on with. What came of its body goes out
-    /// first; one of which the client has nothing then can still be refused.
+    /// first; one of which the client has nothing then can still be refused. So is one with
+    /// the key in it, whatever came before that and isn't on its way yet.
     async fn break_off(&mut self, body: &mut AnswerBody, refused: Refused) -> Outcome {
         if self.unsent > 0
+            && (self.is_begun || refused != ECHO)
             && let Err(outcome) = self.flush(body).await
         {
             return outcome;

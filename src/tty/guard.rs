@@ -1,8 +1,10 @@
 //! The guard of the caller's terminal: a process that puts it into raw mode and back,
 //! and back above all when groom-ns is gone, however it went. It is forked before there
-//! is a jail, or a run's token, and holds nothing but the terminal and a socket. A key that
-//! came in a variable or a file is there by then, in a page that a fork sees as zeroes
-//! (`MADV_WIPEONFORK`, madvise(2)).
+//! is a jail, or a run's token, and has no descriptors but the terminal and a socket. A key
+//! that came in a variable or a file is there by then, in a page that a fork sees as zeroes
+//! (`MADV_WIPEONFORK`, madvise(2)). The token of a broker on its own (`--token-file`) is there
+//! too, and in the guard's memory: it is judged before anybody is asked to type a key. Both
+//! processes are undumpable, and the guard is gone once the key is typed.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};

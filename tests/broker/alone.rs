@@ -1,24 +1,23 @@
 //! `groom-ns broker` by itself: where it listens, to whom, and how it ends.
 
 use std::fs;
-use std::io::Read as _;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 
-use crate::common::desk::{nearly_full_terminal, wait_until};
+use crate::common::desk::wait_until;
 use crate::common::host::{chmod, in_shell, install, path_str, program};
 use crate::common::http::chunk;
-use crate::common::jail::{finish, pid_of, spawn};
+use crate::common::jail::{finish, spawn};
 use crate::common::upstream::{Act, events_head, ok};
-use crate::common::{Broker, Client, Folder, Upstream, Workspace, is_root};
+use crate::common::{Broker, Folder, Upstream, Workspace, is_root};
 use crate::hostile::get;
 use crate::in_run::request;
 
-fn upstream() -> Upstream {
+pub(crate) fn upstream() -> Upstream {
     Upstream::start(|_| ok("spent"))
 }
 
@@ -220,54 +219,19 @@ fn tcp_is_loopback_only() {
     broker.assert_alive();
 }
 
+/// A shell ignores SIGINT for what it starts with `&`.
 #[test]
-fn it_says_when_it_is_ready() {
-    let upstream = upstream();
-    let folder = Folder::new();
-    let fifo = folder.path("ready");
-    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
-    let start = Broker::before(&upstream).flag("--ready-fd", "9");
-    let shell = in_shell(
-        &format!("exec \"$@\" 9>{}", path_str(&fifo)),
-        &start.command(),
-    );
-    let reading = std::thread::spawn(move || {
-        let mut text = String::new();
-        fs::File::open(fifo)
-            .expect("a pipe")
-            .read_to_string(&mut text)
-            .expect("text");
-        text
-    });
-    let broker = start.start_as(shell);
-    // The descriptor is closed once it has been used.
-    let text = reading.join().expect("the end of the pipe");
-    assert!(!text.is_empty());
-    broker.assert_alive();
-    // What it says, it says on stdout; on stderr there is nothing.
-    let (run, _) = broker.stop();
-    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{run:#?}");
-    // Not ready, not said.
-    let folder = Folder::new();
-    let taken = folder.secret("file", "x");
-    let start = Broker::before(&upstream).listen(format!("unix:{}", path_str(&taken)));
-    start.refused("socket");
-}
-
-/// Whoever doesn't read that it is ready holds up neither its clients nor its end.
-#[test]
-fn it_serves_before_anybody_has_read_that_it_is_ready() {
+fn a_signal_that_its_caller_ignores_does_not_end_it() {
     let upstream = upstream();
     let start = Broker::before(&upstream);
-    let socket = start.folder().path("broker.sock");
-    let (_master, terminal) = nearly_full_terminal();
-    let child = start.command().stdout(terminal).spawn();
-    let child = child.expect("groom-ns starts");
-    wait_until("it listens", || UnixStream::connect(&socket).is_ok());
-    let answer = Client::unix(&socket).ask(&get("/v1/models"));
-    assert_eq!(answer.whole(), b"spent");
-    kill(pid_of(&child), Signal::SIGTERM).expect("our child");
-    assert_eq!(finish(child).code, Some(0));
+    let shell = in_shell("trap '' INT; exec \"$@\"", &start.command());
+    let broker = start.start_as(shell);
+    broker.signal(Signal::SIGINT);
+    for _ in 0..10 {
+        broker.assert_alive();
+    }
+    let (run, _) = broker.stop();
+    assert_eq!(run.code, Some(0), "{run:#?}");
 }
 
 #[test]

@@ -46,6 +46,16 @@ fn echo_in_chunks(model: &str, key: &str) -> Vec<Act> {
             let bytes = key.bytes().flat_map(|byte| chunk(&[byte])).collect();
             vec![Act::Send(bytes)]
         }
+        // Good pieces, and the key, in one write.
+        "late" => {
+            let pieces = [chunk(b"fine, "), chunk(b"fine, "), chunk(key.as_bytes())];
+            vec![Act::Send(pieces.concat())]
+        }
+        // The same after a piece that was passed on.
+        "later" => {
+            let pieces = [chunk(b"two, "), chunk(key.as_bytes())];
+            vec![send("one, "), Act::Gate, Act::Send(pieces.concat())]
+        }
         // A beginning of the key, and then the key.
         "restart" => vec![send(&format!("{first}{key}"))],
         "near" => vec![send(&key[..key.len() - 1]), Act::Gate, send("!")],
@@ -104,6 +114,34 @@ fn an_api_that_sends_it_back_is_cut_off() {
         let (_, log) = broker.stop();
         assert!(!log.contains(&key), "{log}");
     }
+}
+
+/// An answer of which the client has nothing is refused, and its connection says why; else
+/// the client gets what came before the key.
+#[test]
+fn what_came_before_it_decides_how_the_answer_ends() {
+    let key = format!("sk-ant-api03-{}-{}", unique("canary"), "k3Y_".repeat(16));
+    let own = key.clone();
+    let upstream = Upstream::start(move |head| {
+        let model = head.line.split([' ', '/']).nth(4).unwrap_or_default();
+        echo(model, &own)
+    });
+    let broker = Broker::before(&upstream).key(&key).start();
+    let late = broker.client().ask(&get("/v1/models/late"));
+    assert_eq!(late.status, 502);
+    assert!(holds(late.whole(), b"key-echo"), "{late:?}");
+
+    let mut client = broker.client();
+    client.must_send(&get("/v1/models/later"));
+    let head = client.head().expect("an answer");
+    let mut body = head.answer_body("GET").expect("a body");
+    assert_next(&mut client, &mut body, b"one, ");
+    upstream.open();
+    assert_next(&mut client, &mut body, b"two, ");
+    while client.piece(&mut body).is_some() {}
+    assert!(!body.is_done() && !holds(&client.received, key.as_bytes()));
+    let (_, log) = broker.stop();
+    assert_eq!(log.matches("key-echo").count(), 2, "{log}");
 }
 
 #[test]

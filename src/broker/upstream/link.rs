@@ -14,6 +14,7 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::coop::unconstrained;
 
 use super::body::Outgoing;
 use super::failure::{Failure, Step};
@@ -110,7 +111,10 @@ impl Link {
         request: Request<Outgoing>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Outgoing>>> {
         self.doubt.expect_head();
-        let mut sent = pin!(self.sender.try_send_request(request));
+        // hyper tells the answer by a channel of tokio's. Where this task's turn is over,
+        // that says it has nothing, and wakes the waker that it was asked with: here nobody.
+        // What is beneath it, the socket, still obeys the turn.
+        let mut sent = pin!(unconstrained(self.sender.try_send_request(request)));
         let answered = poll_fn(|cx| self.poll(cx, |cx| sent.as_mut().poll(cx))).await;
         self.doubt.answered();
         answered
@@ -183,3 +187,6 @@ impl fmt::Debug for Link {
         write!(f, "Link({:?})", self.sender)
     }
 }
+
+#[cfg(test)]
+mod tests;

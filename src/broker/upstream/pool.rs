@@ -25,6 +25,8 @@ use super::url::Upstream;
 const KEPT_FOR: Duration = Duration::from_secs(50);
 /// Each costs a descriptor and some tens of KiB, for no longer than [`KEPT_FOR`].
 const MAX_KEPT: usize = 256;
+/// How often somebody looks whether the API has closed one.
+const LOOK: Duration = Duration::from_secs(5);
 /// Connections to one API. Clones share them.
 #[derive(Clone)]
 pub struct Pool(Arc<Shared>);
@@ -44,7 +46,7 @@ struct State {
     warming: bool,
     /// The request that waits for it, instead of opening another.
     waiting: Option<oneshot::Sender<Link>>,
-    /// Whether somebody closes what gets too old.
+    /// Whether somebody closes what is of no use any more.
     swept: bool,
 }
 
@@ -159,11 +161,10 @@ impl Pool {
     fn take(&self) -> Option<Link> {
         loop {
             let mut kept = self.state().idle.pop()?;
-            if kept.since.elapsed() >= KEPT_FOR {
-                kept.link.close();
-            } else if kept.link.is_alive() {
+            if kept.is_good() {
                 return Some(kept.link);
             }
+            kept.link.close();
         }
     }
 
@@ -231,6 +232,13 @@ impl Shared {
     }
 }
 
+impl Kept {
+    /// Whether a request may be sent on it: it is young enough, and still there.
+    fn is_good(&mut self) -> bool {
+        self.since.elapsed() < KEPT_FOR && self.link.is_alive()
+    }
+}
+
 impl Lease {
     /// After an exchange that ended well the connection is kept; where hyper isn't
     /// ready for another one (a request that wasn't sent to its end), it is cut off.
@@ -255,20 +263,20 @@ fn announce_nothing(request: &mut Request<Outgoing>) {
     }
 }
 
-/// Closes what gets too old, for as long as there is something.
+/// Closes what gets too old, and what the API has closed, for as long as there is something:
+/// an idle connection is moved by nobody else.
 async fn sweep(pool: Weak<Shared>) {
     while let Some(shared) = pool.upgrade() {
         let next = {
             let mut state = shared.state();
-            let is_old = |kept: &mut Kept| kept.since.elapsed() >= KEPT_FOR;
-            for kept in state.idle.extract_if(.., is_old) {
+            for kept in state.idle.extract_if(.., |kept| !kept.is_good()) {
                 kept.link.close();
             }
             let Some(oldest) = state.idle.first() else {
                 state.swept = false;
                 return;
             };
-            oldest.since + KEPT_FOR
+            (oldest.since + KEPT_FOR).min(Instant::now() + LOOK)
         };
         drop(shared);
         sleep_until(next).await;

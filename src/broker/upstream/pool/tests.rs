@@ -277,6 +277,44 @@ fn what_is_idle_for_too_long_is_closed() {
     });
 }
 
+/// Nobody asks for it; one that is still there stays.
+#[test]
+fn what_the_api_has_closed_is_closed_soon() {
+    run_however_long(async {
+        let (end, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let shared = (Arc::clone(&end), Arc::clone(&ended));
+        let address = serve(None, move |mut peer| {
+            let (end, ended) = shared.clone();
+            async move {
+                peer.request().await.unwrap();
+                peer.say(OK).await;
+                if peer.number == 0 {
+                    peer.rest().await;
+                }
+                end.notified().await;
+                drop(peer);
+                ended.notify_one();
+            }
+        })
+        .await;
+        let pool = pool(address, None);
+        tokio::join!(ok(&pool), ok(&pool));
+        end.notify_one();
+        ended.notified().await;
+        assert_eq!(pool.state().idle.len(), 2, "vacuous");
+        turn(LOOK).await;
+        let swept = async {
+            while pool.state().idle.len() == 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let swept = tokio::time::timeout(PATIENCE, swept).await;
+        swept.expect("it is closed");
+        turn(LOOK).await;
+        assert_eq!(pool.state().idle.len(), 1);
+    });
+}
+
 /// Turns the clock, and lets whoever waited for it have a turn.
 async fn turn(time: Duration) {
     tokio::task::yield_now().await;
