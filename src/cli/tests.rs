@@ -297,7 +297,10 @@ fn a_run_is_read_as_among_all_subcommands() {
         match (alone, whole) {
             (Ok(alone), Ok(whole)) => {
                 let RunSub::Run(run) = alone.command;
-                assert!(matches!(whole.command, Sub::Run(other) if other == run), "{line}");
+                assert!(
+                    matches!(whole.command, Sub::Run(other) if other == run),
+                    "{line}"
+                );
                 read += 1;
             }
             (Err(alone), Err(whole)) => {
