@@ -1,6 +1,8 @@
 //! Facts about this host, read-only: what every run needs to know, and no more,
 //! because each fact costs a syscall of the start-up time.
 
+mod groups;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -100,11 +102,6 @@ const SYSTEM_REQUIRED: [&str; 2] = ["/usr", "/etc"];
 /// As they are, or absent.
 const SYSTEM_OPTIONAL: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/// Groups whose members can become root, or read or write what root alone should.
-const TELLING_GROUPS: [&str; 11] = [
-    "adm", "disk", "docker", "incus", "kvm", "libvirt", "lxd", "podman", "shadow", "sudo", "wheel",
-];
-
 impl Host {
     /// Looks at this host. `landlock` asks the kernel for its landlock ABI.
     ///
@@ -133,9 +130,7 @@ impl Host {
         // Root's groups are dropped, so there is nothing to warn of.
         let warnings = match route {
             Route::Root => Vec::new(),
-            Route::User => group_warning(&groups, ids.gid, &read_groups())
-                .into_iter()
-                .collect(),
+            Route::User => groups::warning(&groups, ids.gid).into_iter().collect(),
         };
         Ok(Host {
             ids,
@@ -308,35 +303,6 @@ fn is_own(link: Result<OsString, Errno>) -> Result<(), Refusal> {
     ))
 }
 
-/// `/etc/group`, or nothing: it serves a warning, and a host may have none.
-fn read_groups() -> Vec<u8> {
-    std::fs::read(Path::new("/etc/group")).unwrap_or_default()
-}
-
-/// A user can't drop groups (setgroups is denied with its map), so the command
-/// keeps them; this names the ones that matter.
-fn group_warning(groups: &[u32], primary: u32, etc_group: &[u8]) -> Option<String> {
-    let held = |gid: u32| gid == primary || groups.contains(&gid);
-    let names: Vec<&str> = etc_group
-        .split(|byte| *byte == b'\n')
-        .filter_map(|line| {
-            let mut fields = line.split(|byte| *byte == b':');
-            let (name, gid) = (fields.next()?, str::from_utf8(fields.nth(1)?).ok()?);
-            let name = TELLING_GROUPS
-                .iter()
-                .find(|known| known.as_bytes() == name)?;
-            held(gid.parse().ok()?).then_some(*name)
-        })
-        .collect();
-    (!names.is_empty()).then(|| {
-        format!(
-            "the command keeps your groups, {} among them: files and sockets that it is shown \
-             and that they may open, it may open (started with sudo, it has no groups)",
-            names.join(", ")
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -378,24 +344,6 @@ mod tests {
             ("five", false),
         ] {
             assert_eq!(at_least_floor(release), enough, "{release}");
-        }
-    }
-
-    #[test]
-    fn group_warnings() {
-        let file = "root:x:0:\ndocker:x:999:u\ndisk:x:6:\nstaff:x:50:u\nbroken\nadm:x:no:\n";
-        for (groups, primary, names) in [
-            (&[50, 999][..], 1000, Some("docker")),
-            (&[999, 6], 1000, Some("docker, disk")),
-            (&[], 999, Some("docker")),
-            (&[50], 1000, None),
-            (&[], 1000, None),
-        ] {
-            let warning = group_warning(groups, primary, file.as_bytes());
-            match names {
-                Some(names) => assert!(warning.is_some_and(|w| w.contains(names)), "{names}"),
-                None => assert_eq!(warning, None),
-            }
         }
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 /// kernel writes them: without `.`, `..`, empty components and a slash at the end.
 pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
     let (path, folder) = (path.as_os_str().as_bytes(), folder.as_os_str().as_bytes());
+    debug_assert!(is_clean(path) && is_clean(folder), "unclean");
     match path.strip_prefix(folder) {
         Some([]) => true,
         Some([next, ..]) => *next == b'/' || folder == b"/",
@@ -15,9 +16,30 @@ pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
     }
 }
 
+fn is_clean(path: &[u8]) -> bool {
+    let is_plain = |part: &[u8]| !matches!(part, b"" | b"." | b"..");
+    match path.strip_prefix(b"/") {
+        Some(rest) => rest.is_empty() || rest.split(|byte| *byte == b'/').all(is_plain),
+        None => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Where the library would say otherwise: who gives them has made a mistake.
+    #[cfg(debug_assertions)]
+    #[test]
+    fn what_is_not_clean_is_no_answer() {
+        for unclean in ["", "a", "/a/", "//", "/a//b", "/./a", "/a/../b", "/a/."] {
+            for (path, folder) in [("/a/b", unclean), (unclean, "/a")] {
+                let answer =
+                    std::panic::catch_unwind(|| is_within(Path::new(path), Path::new(folder)));
+                assert!(answer.is_err(), "{path:?} {folder:?}: {answer:?}");
+            }
+        }
+    }
 
     #[test]
     fn as_the_library_has_it() {

@@ -265,3 +265,52 @@ fn help_and_version_are_printed() {
         );
     }
 }
+
+/// A line that says `run` is read by [`RunAlone`]; nobody shall notice.
+#[test]
+fn a_run_is_read_as_among_all_subcommands() {
+    let (mut read, mut refused) = (0, 0);
+    for line in [
+        "run -- true",
+        "run --clone c --clone-mode=rw-git-ro --out-dir o --ro-file a --ro-file b -- x -y",
+        "run --broker custom --upstream https://h --auth-header H --key-fd 7 --shim-port 1 -- x",
+        "run --plan --json-errors --tty --no-tty --memory 1G -- x",
+        "run --help",
+        "run -h",
+        "run --version",
+        "run -V",
+        "run",
+        "run --",
+        "run true",
+        "run help",
+        "run --clon c -- x",
+        "run --clone a --clone b -- x",
+        "run --clone-mode wr -- x",
+        "run --shim-port 65536 -- x",
+        "run --key-stdin --key-fd 3 -- x",
+        "run --broker custom --key-stdin -- x",
+        "run --clone",
+    ] {
+        let words = || std::iter::once("groom-ns").chain(line.split(' '));
+        let alone = RunAlone::try_parse_from(words());
+        let whole = Cli::try_parse_from(words());
+        match (alone, whole) {
+            (Ok(alone), Ok(whole)) => {
+                let RunSub::Run(run) = alone.command;
+                assert!(
+                    matches!(whole.command, Sub::Run(other) if other == run),
+                    "{line}"
+                );
+                read += 1;
+            }
+            (Err(alone), Err(whole)) => {
+                assert_eq!(alone.kind(), whole.kind(), "{line}");
+                assert_eq!(alone.to_string(), whole.to_string(), "{line}");
+                assert_eq!(meant(&alone), meant(&whole), "{line}");
+                refused += 1;
+            }
+            (alone, whole) => panic!("{line}: {} {}", alone.is_ok(), whole.is_ok()),
+        }
+    }
+    assert_eq!((read, refused), (4, 15));
+}

@@ -14,7 +14,7 @@ use super::git_dir::{self, Around, read};
 use super::gitdir;
 use super::grant::Candidate;
 use super::kinds::{What, inode};
-use super::location::Tree;
+use super::location::{Tree, join};
 use super::paths::{Fault, Resolved, Start, open_without_links, resolve};
 use super::survey::{Ask, Found, walk};
 use crate::mountinfo::Mount;
@@ -210,7 +210,7 @@ pub(super) fn follow(root: BorrowedFd<'_>, base: &Path, path: &Path) -> Result<R
     };
     let start = dir.map(|dir| Start {
         dir,
-        path: base.join(holder),
+        path: join(base, holder),
     });
     resolve(&start, target).map_err(Astray::Nowhere)
 }

@@ -16,7 +16,7 @@ use nix::sys::stat::{FileStat, fstat, fstatat};
 
 use super::git::refusal;
 use super::kinds::What;
-use super::location::Tree;
+use super::location::{Tree, join};
 use super::paths::{Resolved, Start, trace};
 use super::survey::{Bare, open_folder, told};
 use crate::mountinfo::Mount;
@@ -89,7 +89,7 @@ pub(crate) fn judge(around: &Around<'_>, git: &Path) -> Result<(), Refusal> {
         part: Part::Git,
     }];
     while let Some(folder) = pending.pop() {
-        let path = around.base.join(&folder.path);
+        let path = join(around.base, &folder.path);
         let dir = match open_folder(around.root, &folder.path) {
             Ok(dir) => dir,
             Err(Errno::ENOTDIR) if folder.path == git => return Ok(()),
@@ -234,7 +234,7 @@ fn commondir(around: &Around<'_>, git: &Path, start: &Start, name: &OsStr) -> Re
         .map_err(|errno| leads_out(&path, Some(errno)))?;
     let target =
         trace(start, path_of(&text)).map_err(|fault| leads_out(&path, Some(fault.errno)))?;
-    let (own, here) = (around.own, around.base.join(git));
+    let (own, here) = (around.own, join(around.base, git));
     let inside = target.path.starts_with(own) || target.path.starts_with(here);
     if inside && around.is_firm(&target) {
         return Ok(());

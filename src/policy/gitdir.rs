@@ -32,15 +32,20 @@ pub(super) fn other_way(git_dir: &Candidate) -> String {
         return "it is no linked worktree's folder in a repository, and no repository: use a full clone".to_owned();
     }
     let flag = quoted(git_dir.granted.alias.as_ref().unwrap_or(path));
-    if is_submodules(path) {
-        format!(
-            "it is a submodule's, which needs no --git-worktree: name the checkout that holds it as the clone, or, in mode ro and if that is right, give --ro-file {flag}"
+    let (kind, way) = if is_submodules(path) {
+        (
+            "a submodule's",
+            "name the checkout around this one as the clone, without --git-worktree",
         )
     } else {
-        format!(
-            "it is a repository of its own (--separate-git-dir), for which --git-worktree isn't: use a full clone, or, in mode ro and if that is right, give --ro-file {flag}"
+        (
+            "no linked worktree's (--separate-git-dir)",
+            "use a full clone",
         )
-    }
+    };
+    format!(
+        "the clone's .git says that its repository is {flag}, {kind}: {way}, or, if that is this clone's and in mode ro, give --ro-file {flag}"
+    )
 }
 
 /// Whether a folder is laid out as one (`is_git_directory` in git's setup.c).

@@ -97,7 +97,7 @@ fn ways(table: &[Mount], spot: &Spot) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Without the slash at the end that joining with an empty path would bring.
-fn join(path: &Path, rest: &Path) -> PathBuf {
+pub(super) fn join(path: &Path, rest: &Path) -> PathBuf {
     path.components().chain(rest.components()).collect()
 }
 

@@ -5,6 +5,7 @@
 //! itself wherever the filesystem tells it.
 
 use std::ffi::{CStr, OsStr};
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -64,109 +65,110 @@ struct Pending {
 /// Walks the tree at `root`, an `O_PATH` descriptor of a directory. Whatever
 /// vanishes meanwhile is passed over.
 pub(crate) fn walk(root: BorrowedFd<'_>, ask: &Ask) -> Found {
-    let mut found = Found::default();
-    let mut pending = vec![Pending {
-        path: PathBuf::new(),
-        inside: false,
-    }];
+    let mut walk = Walk {
+        ask,
+        found: Found::default(),
+        pending: vec![Pending {
+            path: PathBuf::new(),
+            inside: false,
+        }],
+    };
     let mut batch = Batch::default();
-    while let Some(folder) = pending.pop() {
-        let read = open_folder(root, &folder.path)
-            .and_then(|fd| read_folder(&fd, &mut batch, &folder, ask, &mut found, &mut pending));
+    while let Some(folder) = walk.pending.pop() {
+        let read =
+            open_folder(root, &folder.path).and_then(|fd| walk.read(&fd, &mut batch, &folder));
         match read {
-            Ok(()) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
+            Ok(ControlFlow::Continue(())) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
+            Ok(ControlFlow::Break(())) => break,
             Err(Errno::EACCES) if !could_be_opened(root, &folder.path, ask.command) => {}
-            Err(errno) => found.closed.push((folder.path, errno)),
-        }
-        if found.foreign.is_some() || found.privileged.is_some() {
-            break;
+            Err(errno) => walk.found.closed.push((folder.path, errno)),
         }
     }
+    let mut found = walk.found;
     found.gits.sort();
     found.sockets.sort();
     found
 }
 
-fn read_folder(
-    fd: &OwnedFd,
-    batch: &mut Batch,
-    folder: &Pending,
-    ask: &Ask,
-    found: &mut Found,
-    pending: &mut Vec<Pending>,
-) -> Result<(), Errno> {
-    let (gits, below) = (found.gits.len(), pending.len());
-    let mut bare = Bare::default();
-    while batch.read(fd.as_fd())? {
-        for entry in batch.entries() {
-            let entry = entry?;
-            bare.meet(entry.name.to_bytes());
-            meet(fd, entry, folder, ask, found, pending)?;
-            if found.foreign.is_some() || found.privileged.is_some() {
-                return Ok(());
+/// What a walk has found, and has yet to read.
+struct Walk<'a> {
+    ask: &'a Ask,
+    found: Found,
+    pending: Vec<Pending>,
+}
+
+impl Walk<'_> {
+    /// One folder. It breaks off at what ends the walk.
+    fn read(
+        &mut self,
+        fd: &OwnedFd,
+        batch: &mut Batch,
+        folder: &Pending,
+    ) -> Result<ControlFlow<()>, Errno> {
+        let (gits, below) = (self.found.gits.len(), self.pending.len());
+        let mut bare = Bare::default();
+        while batch.read(fd.as_fd())? {
+            for entry in batch.entries() {
+                let entry = entry?;
+                bare.meet(entry.name.to_bytes());
+                let Some(seen) = look(fd.as_fd(), entry, self.ask)? else {
+                    continue;
+                };
+                if self.meet(entry.name, &seen, folder).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
             }
         }
+        let is_root = folder.path.as_os_str().is_empty();
+        if self.ask.gits && bare.is_whole() && !folder.inside && !is_root {
+            // All of it is git's, so what was met in it isn't a find of its own.
+            self.found.gits.truncate(gits);
+            self.found.gits.push(folder.path.clone());
+            self.enclose(below);
+        }
+        Ok(ControlFlow::Continue(()))
     }
-    let is_root = folder.path.as_os_str().is_empty();
-    if ask.gits && bare.is_whole() && !folder.inside && !is_root {
-        // All of it is git's, so what was met in it isn't a find of its own.
-        found.gits.truncate(gits);
-        found.gits.push(folder.path.clone());
-        enclose(pending, below, ask);
-    }
-    Ok(())
-}
 
-/// What one entry is to the walk.
-fn meet(
-    fd: &OwnedFd,
-    entry: Entry<'_>,
-    folder: &Pending,
-    ask: &Ask,
-    found: &mut Found,
-    pending: &mut Vec<Pending>,
-) -> Result<(), Errno> {
-    let Some(seen) = look(fd.as_fd(), entry, ask)? else {
-        return Ok(());
-    };
-    let name = entry.name.to_bytes();
-    let is_git = !folder.inside && name.eq_ignore_ascii_case(b".git");
-    let what = seen.what;
-    let is_socket = what == What::Socket && ask.sockets;
-    // Beneath a `.git` there is nothing more of git's to find.
-    let inside = folder.inside || is_git;
-    let enter = what == What::Dir && (!inside || ask.sockets || ask.foreign_to.is_some());
-    if !(seen.foreign || seen.privileged || is_git || is_socket || enter) {
-        return Ok(());
+    /// What one entry is to the walk.
+    fn meet(&mut self, name: &CStr, seen: &Seen, folder: &Pending) -> ControlFlow<()> {
+        let (ask, name) = (self.ask, name.to_bytes());
+        let is_git = !folder.inside && name.eq_ignore_ascii_case(b".git");
+        let is_socket = seen.what == What::Socket && ask.sockets;
+        // Beneath a `.git` there is nothing more of git's to find.
+        let inside = folder.inside || is_git;
+        let enter = seen.what == What::Dir && (!inside || ask.sockets || ask.foreign_to.is_some());
+        if !(seen.foreign || seen.privileged || is_git || is_socket || enter) {
+            return ControlFlow::Continue(());
+        }
+        let path = folder.path.join(OsStr::from_bytes(name));
+        if seen.foreign {
+            self.found.foreign = Some(path);
+            return ControlFlow::Break(());
+        }
+        if seen.privileged {
+            self.found.privileged = Some(path);
+            return ControlFlow::Break(());
+        }
+        if is_git && ask.gits {
+            self.found.gits.push(path.clone());
+        }
+        if is_socket {
+            self.found.sockets.push(path.clone());
+        }
+        if enter {
+            self.pending.push(Pending { path, inside });
+        }
+        ControlFlow::Continue(())
     }
-    let path = folder.path.join(OsStr::from_bytes(name));
-    if seen.foreign {
-        found.foreign = Some(path);
-        return Ok(());
-    }
-    if seen.privileged {
-        found.privileged = Some(path);
-        return Ok(());
-    }
-    if is_git && ask.gits {
-        found.gits.push(path.clone());
-    }
-    if is_socket {
-        found.sockets.push(path.clone());
-    }
-    if enter {
-        pending.push(Pending { path, inside });
-    }
-    Ok(())
-}
 
-/// What is pending from `first` on lies in a repository.
-fn enclose(pending: &mut Vec<Pending>, first: usize, ask: &Ask) {
-    if !ask.sockets && ask.foreign_to.is_none() {
-        pending.truncate(first);
-    }
-    for folder in pending.iter_mut().skip(first) {
-        folder.inside = true;
+    /// What is pending from `first` on lies in a repository.
+    fn enclose(&mut self, first: usize) {
+        if !self.ask.sockets && self.ask.foreign_to.is_none() {
+            self.pending.truncate(first);
+        }
+        for folder in self.pending.iter_mut().skip(first) {
+            folder.inside = true;
+        }
     }
 }
 

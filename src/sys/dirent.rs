@@ -38,10 +38,11 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Reads the next entries of `folder`, which isn't `O_PATH`. False at its end.
+    /// Reads the next entries of `folder`, which isn't `O_PATH`. False at its end, and where
+    /// it was removed meanwhile.
     ///
     /// # Errors
-    /// Those of getdents64(2).
+    /// Those of getdents64(2), but for that ENOENT.
     pub fn read(&mut self, folder: BorrowedFd<'_>) -> Result<bool, Errno> {
         // SAFETY: the kernel writes to the buffer alone, and no more than its length.
         let count = unsafe {
@@ -53,7 +54,11 @@ impl Batch {
             )
         };
         self.filled = 0;
-        self.filled = usize::try_from(Errno::result(count)?).map_err(|_| Errno::EIO)?;
+        self.filled = match Errno::result(count) {
+            // Only an empty folder can be removed; readdir(3) takes it for the end, too.
+            Err(Errno::ENOENT) => 0,
+            count => usize::try_from(count?).map_err(|_| Errno::EIO)?,
+        };
         Ok(self.filled > 0)
     }
 
@@ -138,6 +143,17 @@ mod tests {
             let bent = batch(&bent);
             assert_eq!(bent.entries().next(), Some(Err(Errno::EIO)), "{byte}");
         }
+    }
+
+    #[test]
+    fn a_folder_that_was_removed_has_no_more_entries() {
+        let dir = std::env::temp_dir().join(format!("groom-ns-removed.{}", std::process::id()));
+        fs::create_dir(&dir).expect("a folder");
+        let folder = fs::File::open(&dir).expect("opens");
+        fs::remove_dir(&dir).expect("goes");
+        let mut batch = Batch::default();
+        assert_eq!(batch.read(folder.as_fd()), Ok(false));
+        assert_eq!(batch.entries().count(), 0);
     }
 
     #[test]

@@ -86,4 +86,51 @@ mod tests {
             "ENOTDIR is no plain no"
         );
     }
+
+    #[test]
+    fn a_file_that_has_them_is_told_from_a_link_to_it() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("vacuous: only root can give a file capabilities");
+            return;
+        }
+        let path = std::env::temp_dir().join(format!("groom-ns-xattr.{}", std::process::id()));
+        std::fs::create_dir(&path).expect("a folder");
+        std::fs::write(path.join("program"), "").expect("a file");
+        std::os::unix::fs::symlink("program", path.join("link")).expect("a link");
+        let dir = std::fs::File::open(&path).expect("opens");
+        let answers = |name| {
+            let newer = match getxattrat(dir.as_fd(), name) {
+                Err(Errno::ENOSYS) => by_path(dir.as_fd(), name),
+                answer => answer,
+            };
+            let both = [newer, by_path(dir.as_fd(), name)];
+            (has_capabilities(dir.as_fd(), name), both)
+        };
+        let none = (false, [Err(Errno::ENODATA); 2]);
+        assert_eq!(answers(c"program"), none, "the control");
+        give(&path.join("program"));
+        let (program, link) = (answers(c"program"), answers(c"link"));
+        std::fs::remove_dir_all(&path).expect("goes");
+        assert_eq!(program, (true, [Ok(()); 2]));
+        assert_eq!(link, none);
+    }
+
+    /// cap_net_bind_service+ep, as linux/capability.h lays it out (revision 2).
+    fn give(path: &std::path::Path) {
+        let words: [u32; 5] = [0x0200_0001, 1 << 10, 0, 0, 0];
+        let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let path = CString::new(path.as_os_str().as_encoded_bytes()).expect("no NUL");
+        // SAFETY: both strings end with a NUL, and with the value, of which the length is
+        // given, they outlive the call, which reads them.
+        let answer = unsafe {
+            libc::setxattr(
+                path.as_ptr(),
+                CAPABILITY.as_ptr(),
+                value.as_ptr().cast(),
+                value.len(),
+                0,
+            )
+        };
+        Errno::result(answer).expect("setxattr");
+    }
 }

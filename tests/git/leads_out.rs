@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::common::workspace::{git, make_repository, snapshot};
 use crate::common::{Workspace, host, path_str};
 use crate::with_nested;
+use crate::worktrees;
 
 /// A clone with nested repositories in which `.git/NAME` is a symbolic link.
 fn linked(name: &str, to: impl AsRef<Path>) -> Workspace {
@@ -311,4 +312,18 @@ fn alternates_that_lead_out_at_second_hand() {
     let git_dir = format!("--git-dir={}", path_str(&clone.join(".git")));
     let said = git_says(workspace.root(), &[&git_dir, "count-objects", "-v"]);
     assert!(said.contains(path_str(&writable)), "vacuous: {said}");
+}
+
+/// The top of a linked worktree's repository is walked as a tree of its own.
+#[test]
+fn a_link_of_a_repository_to_itself_leads_nowhere_else() {
+    let workspace = worktrees::linked();
+    let common = workspace.path("main/.git");
+    let run = || worktrees::jail(&workspace).writable();
+    symlink(".", common.join("itself")).expect("a link");
+    symlink("./config", common.join("settings")).expect("a link");
+    assert_eq!(run().run(&["say", "ran"]).ok(), "ran");
+    let clone = workspace.clone_dir();
+    symlink(clone.join("tracked"), common.join("out")).expect("a link");
+    run().refused("git");
 }

@@ -84,6 +84,34 @@ fn as_root_they_are_refused_by_name_where_they_could_be_rewritten() {
     }
 }
 
+/// Below Linux 6.13, and in an outer filter that doesn't know the newer call, an older one
+/// is asked. Where nobody answers, that is no "no".
+#[test]
+fn as_root_capabilities_are_seen_where_the_newer_call_is_denied() {
+    if !is_root() {
+        // A user's own give nothing that the command hasn't: it isn't asked for them.
+        assert_ne!(nix::unistd::geteuid().as_raw(), 0);
+        return;
+    }
+    let workspace = Workspace::with_git();
+    let file = workspace.file("clone/tools/tool", "a program\n");
+    let (probe, getxattrat) = (workspace.probe(), "464");
+    let jail = |situation: &[&str]| workspace.jail().writable().in_situation(situation);
+    let newer = ["ENOSYS", "EPERM"].map(|errno| ["deny-syscall", getxattrat, errno]);
+    let older = ["--", path_str(&probe), "deny-syscall", "lgetxattr", "EPERM"];
+    for newer in &newer {
+        assert_eq!(jail(newer).run(&["say", "ran"]).ok(), "ran", "without");
+        let both = [&newer[..], &older].concat();
+        let run = jail(&both).refused("owner");
+        assert!(run.refusal().contains("/clone/"), "{run:#?}");
+    }
+    Right::Capabilities.give(&file);
+    for newer in &newer {
+        let run = jail(newer).refused("owner");
+        assert!(run.refusal().contains(path_str(&file)), "{run:#?}");
+    }
+}
+
 /// The control: the file's owner, with no privilege, as which the command runs.
 fn assert_rewritten(workspace: &Workspace, file: &Path, right: Right) {
     chmod(workspace.root(), 0o711);

@@ -182,3 +182,19 @@ fn deeper_than_a_path_may_be_long() {
     assert_eq!(found.closed.len(), 1);
     assert_eq!(found.closed[0].1, Errno::ENAMETOOLONG);
 }
+
+#[test]
+fn a_walk_ends_at_the_first_of_another_owner() {
+    let temp = TempDir::new();
+    for number in 0..20 {
+        temp.file(&format!("{number}"), "");
+    }
+    let mut entries = std::fs::read_dir(temp.path()).expect("a folder");
+    let first = entries.next().expect("an entry").expect("an entry");
+    let ask = Ask {
+        foreign_to: Some(me() + 1),
+        ..NOTHING
+    };
+    let found = look_for(&temp, ask).foreign;
+    assert_eq!(found, Some(PathBuf::from(first.file_name())));
+}
