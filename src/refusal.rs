@@ -146,6 +146,13 @@ pub struct Refusal {
     pub remedy: Cow<'static, str>,
 }
 
+const DENIED: &str = "an outer sandbox or a security module denies it: allow it there, or run \
+     groom-ns outside of it";
+const OPEN_FILES: &str = "raise the limit on open files (`ulimit -n`)";
+/// Where nothing is known that a caller could do about it.
+pub(crate) const UNKNOWN: &str =
+    "this is a bug or an unknown kernel: please report it with `uname -r`";
+
 impl Refusal {
     /// A refusal at `step` with no subject, errno or remedy yet.
     pub fn new(reason: Reason, step: impl Into<Cow<'static, str>>) -> Self {
@@ -172,10 +179,18 @@ impl Refusal {
         self.about(shown)
     }
 
-    /// Adds the kernel's answer.
+    /// Adds the kernel's answer, and what can be done about it wherever it is given.
     #[must_use]
     pub fn errno(mut self, errno: Errno) -> Self {
         self.errno = Some(format!("{errno:?}"));
+        if self.remedy.is_empty() {
+            self.remedy = Cow::Borrowed(match errno {
+                Errno::EPERM | Errno::EACCES | Errno::ENOSYS => DENIED,
+                Errno::EMFILE | Errno::ENFILE => OPEN_FILES,
+                Errno::ENOMEM => "the host, or this process's cgroup, is short of memory",
+                _ => UNKNOWN,
+            });
+        }
         self
     }
 
@@ -184,7 +199,7 @@ impl Refusal {
     #[must_use]
     pub fn remedy(mut self, remedy: impl Into<Cow<'static, str>>) -> Self {
         self.remedy = match self.errno.as_deref() {
-            Some("EMFILE" | "ENFILE") => "raise the limit on open files (`ulimit -n`)".into(),
+            Some("EMFILE" | "ENFILE") => OPEN_FILES.into(),
             _ => remedy.into(),
         };
         self
@@ -285,5 +300,19 @@ mod tests {
             .errno(Errno::EMFILE)
             .remedy("other");
         assert!(open_files.remedy.contains("ulimit -n"));
+    }
+
+    #[test]
+    fn whatever_failed_there_is_a_remedy() {
+        let bare = |errno| Refusal::new(Reason::Setup, "do").errno(errno).remedy;
+        assert!(bare(Errno::EPERM).contains("outer sandbox"));
+        assert!(bare(Errno::EMFILE).contains("ulimit -n"));
+        assert!(bare(Errno::EINVAL).contains("please report it"));
+        let own = Refusal::new(Reason::Setup, "do").remedy("this");
+        assert_eq!(
+            own.errno(Errno::EPERM).remedy,
+            "this",
+            "whichever comes first"
+        );
     }
 }

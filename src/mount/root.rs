@@ -46,6 +46,13 @@ fn refuse(step: &'static str, call: &str, path: &Path, errno: Errno) -> Refusal 
         })
 }
 
+/// Somebody else writes to the clone.
+fn changed(path: &Path) -> Refusal {
+    Refusal::new(Reason::Path, "the clone changed while the jail was built")
+        .path(path)
+        .remedy("let nothing else write to it, and start again")
+}
+
 /// A path of the jail relative to its root; `.` for the root itself.
 fn relative(path: &Path) -> &Path {
     match path.strip_prefix("/") {
@@ -116,16 +123,21 @@ impl Root {
     /// What is at `path` already, mounted on itself. It must be `identity`.
     pub fn pin(&self, path: &Path, access: Access, identity: Inode) -> Result<(), Refusal> {
         let step = "hold a folder of the clone in its place";
-        let at = self.open(path, step)?;
+        // It was there when the policy looked at it.
+        let at = open_plain(&self.fd, relative(path)).map_err(|errno| match errno {
+            Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP => changed(path).errno(errno),
+            errno => refuse(step, "openat2", path, errno),
+        })?;
         let found = inode(&at).map_err(|errno| refuse(step, "fstat", path, errno))?;
         if found != identity && stands(Mechanism::PinIdentity) {
-            return Err(
-                Refusal::new(Reason::Path, "the clone changed while the jail was built")
-                    .path(path)
-                    .remedy("let nothing else write to it, and start again"),
-            );
+            return Err(changed(path));
         }
-        mount_on_itself(&at, path, access, nosuid_nodev(), step)
+        let mounted = mount_on_itself(&at, path, access, nosuid_nodev(), step);
+        // Nothing can be mounted on what has no name any more.
+        mounted.map_err(|refusal| match refusal.errno.as_deref() {
+            Some("ENOENT") => changed(path).errno(Errno::ENOENT),
+            _ => refusal,
+        })
     }
 
     /// A folder of a kernel file system, mounted on itself read-only.
@@ -190,11 +202,11 @@ impl Root {
                 .errno(errno);
             // mount_too_revealing() in fs/namespace.c: a new procfs must not show
             // what is covered in every one that is visible here.
-            refusal.remedy(if errno == Errno::EPERM {
+            refusal.remedy(if call == "fsmount" && errno == Errno::EPERM {
                 "the /proc here has covers, as in an unprivileged container: run it with \
                  `--security-opt systempaths=unconfined`, or run groom-ns outside the container"
             } else {
-                "the kernel has no procfs for a new pid namespace: please report it"
+                "an outer sandbox denies it, or the kernel has no procfs for a new pid namespace"
             })
         })?;
         self.put(&tree, path, "attach /proc")

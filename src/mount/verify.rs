@@ -28,10 +28,8 @@ pub fn mounts(planned: &[Standing]) -> Result<(), Refusal> {
 fn judge(planned: &[Standing], found: &[(&Path, bool)]) -> Result<(), Refusal> {
     for standing in planned {
         if !found.iter().any(|(path, _)| is(standing, path)) {
-            return Err(wrong(
-                "a mount that must be there is missing",
-                &standing.path,
-            ));
+            return Err(wrong("a mount that must be there is missing", &standing.path)
+                .remedy("something on the host moved or removed what was mounted on: let nothing else write there, and start again"));
         }
     }
     for (path, is_ro) in found {

@@ -90,8 +90,10 @@ fn reap(command: Pid, channel: &Channel) -> Option<FromJail> {
             Ok(WaitStatus::Continued(pid)) if pid == command => {
                 let _ = channel.send(&FromJail::Continued);
             }
-            Ok(WaitStatus::StillAlive) | Err(_) => return None,
-            Ok(_) => {}
+            Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return None,
+            Ok(_) | Err(Errno::EINTR) => {}
+            // Deaf to the command's end, as above.
+            Err(_) => std::process::exit(i32::from(EXIT_REFUSED)),
         }
     }
 }

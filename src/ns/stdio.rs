@@ -187,7 +187,8 @@ fn same_file(one: &FileStat, other: &FileStat) -> bool {
 /// The error says what the descriptor is.
 fn classify(fd: BorrowedFd, stat: &FileStat) -> Result<Class, &'static str> {
     // O_PATH says where a file is; it can't be read or written.
-    let flags = fcntl(fd, FcntlArg::F_GETFL).map_err(|_| "it isn't open")?;
+    let flags = fcntl(fd, FcntlArg::F_GETFL)
+        .map_err(|_| "what it was opened for can't be asked (F_GETFL)")?;
     if OFlag::from_bits_retain(flags).contains(OFlag::O_PATH) {
         return Err("it was opened with O_PATH");
     }

@@ -46,9 +46,30 @@ pub(super) fn in_phase(phase: Phase, said: FromJail) -> FromJail {
     match said {
         FromJail::Exited(_) | FromJail::Killed(_) if phase != Phase::Running => {
             let step = "the command's process ended before the command ran";
-            FromJail::Refused(Refusal::new(Reason::Setup, step).about(format!("{said:?}")))
+            let refusal = Refusal::new(Reason::Setup, step).about(match said {
+                FromJail::Killed(number) => ended_it(number),
+                FromJail::Exited(code) => format!("it exited with {code}"),
+                _ => String::new(),
+            });
+            FromJail::Refused(refusal.remedy(KILLED_OR_DENIED))
         }
         said => said,
+    }
+}
+
+const KILLED_OR_DENIED: &str =
+    "somebody killed it, or an outer sandbox denies a call that it needs: allow it there";
+
+fn ended_it(number: i32) -> String {
+    format!("{} ended it", signal_name(number))
+}
+
+/// How a process ended that said nothing.
+fn how(status: WaitStatus) -> String {
+    match status {
+        WaitStatus::Exited(_, code) => format!("it exited with {code}"),
+        WaitStatus::Signaled(_, signal, _) => ended_it(signal as i32),
+        other => format!("{other:?}"),
     }
 }
 
@@ -239,7 +260,8 @@ impl End {
                 Reason::Setup,
                 "pid 1 of the jail ended before the command ran",
             )
-            .about(format!("{status:?}")),
+            .about(how(status))
+            .remedy(KILLED_OR_DENIED),
             // None is an end: until_the_end goes on after them.
             End::Said(_) | End::Forced(_) | End::Limit(..) => {
                 Refusal::new(Reason::Setup, "an end out of order")
