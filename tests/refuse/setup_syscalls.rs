@@ -99,6 +99,7 @@ const TOLERATED: &[(&str, &str)] = &[
     ("read", "as for openat"),
     ("readlink", "libc's own path, which nothing is loaded from"),
     ("rseq", "libc goes without"),
+    ("recvfrom", "as for recvmsg, whose length it asks for"),
     (
         "recvmsg",
         "a word of the jail's is lost once the command may run, and the jail is killed",
