@@ -67,7 +67,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     profile::judge(run, Some(&all[0].granted.path), &ground, &homes, &table)?;
     let broker = broker::judge(run, &ground, caller.env)?;
     let log = broker.as_ref().and_then(|(_, log)| log.as_ref());
-    let receipt = receipt::judge(&ground, run.receipt.as_deref(), log)?;
+    let receipt = receipt::judge(&ground, run, log)?;
 
     let surveyed = survey(&all, writable, host, &table)?;
     let mut warnings = outside::warnings(&all, host, &homes, &table)?;
