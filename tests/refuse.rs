@@ -19,6 +19,8 @@ mod output;
 mod overlaps;
 #[path = "refuse/pretended.rs"]
 mod pretended;
+#[path = "refuse/reads.rs"]
+mod reads;
 #[path = "refuse/setup_syscalls.rs"]
 mod setup_syscalls;
 #[path = "refuse/sockets.rs"]

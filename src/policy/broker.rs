@@ -14,6 +14,7 @@ use super::ground::Ground;
 use super::kept::Kept;
 use super::own::{self, LogFile};
 use super::paths::Start;
+use super::reads::Reads;
 use crate::broker::Config;
 use crate::broker::alone::{Alone, Listen};
 use crate::broker::key_source::KeySource;
@@ -65,7 +66,8 @@ pub(crate) fn judge(
         shim_port: run.shim_port.unwrap_or(0),
     };
     let typed = run.broker_log.as_deref();
-    let log = typed.map(|typed| own::log(ground, files::BROKER_LOG, typed));
+    let reads = Reads::of_run(ground.cwd, run);
+    let log = typed.map(|typed| own::log(ground, files::BROKER_LOG, typed, &reads));
     Ok(Some((policy, log.transpose()?)))
 }
 
@@ -132,7 +134,8 @@ fn alone_from(
     let token = token.map(|typed| files::token(&ground, typed));
     let token = token.transpose()?;
     let log = broker.log.as_deref();
-    let log = log.map(|typed| own::log(&ground, files::LOG, typed));
+    let reads = Reads::of_broker(cwd, broker);
+    let log = log.map(|typed| own::log(&ground, files::LOG, typed, &reads));
     let log = log.transpose()?;
     Ok(Alone {
         config,

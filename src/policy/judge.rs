@@ -2,7 +2,9 @@
 //! last of all whether the broker answers, or where its key comes from.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -25,12 +27,14 @@ use crate::host::Host;
 use crate::mountinfo::Mount;
 use crate::plan::command::OnDenial;
 use crate::plan::step::Route;
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::{Reason, Refusal, shown};
 
 /// From this ABI on, landlock itself keeps the command from pathname sockets.
 const ABI_SOCKETS: u32 = 9;
 /// Each socket is covered by a mount; a tree with more isn't a source tree.
 const MAX_SOCKETS: usize = 64;
+/// How many bytes are shown of a path that is too long for the kernel.
+const SHOWN_OF_TOO_LONG: usize = 200;
 
 /// Judges a run: everything it needs is there, of the right kind, and may be
 /// given. Nothing is made or changed; a socket of `--uds` is connected to.
@@ -63,7 +67,7 @@ fn judge_for(caller: &Caller, run: &cli::Run, host: &Host, kept: Kept) -> Result
     profile::judge(run, Some(&all[0].granted.path), &ground, &homes, &table)?;
     let broker = broker::judge(run, &ground, caller.env)?;
     let log = broker.as_ref().and_then(|(_, log)| log.as_ref());
-    let receipt = receipt::judge(&ground, run.receipt.as_deref(), log)?;
+    let receipt = receipt::judge(&ground, run, log)?;
 
     let surveyed = survey(&all, writable, host, &table)?;
     let mut warnings = outside::warnings(&all, host, &homes, &table)?;
@@ -294,10 +298,24 @@ fn refuse_unknown(
         (false, Some(_)) => Reason::Owner,
         (false, None) => Reason::Socket,
     };
-    Err(Refusal::new(reason, format!("look through {flag}"))
-        .path(root.join(path))
-        .errno(*errno)
-        .remedy("what lies there can't be known, and the command could reach it: make it readable, or remove it"))
+    let refusal = Refusal::new(reason, format!("look through {flag}"));
+    let path = root.join(path);
+    if *errno == Errno::ENAMETOOLONG {
+        return Err(refusal.about(beginning(&path)).errno(*errno).remedy(
+            "it lies too deep for a path (PATH_MAX, 4096 bytes), so what lies there can't be known, and the command could reach it: remove it, or move it up",
+        ));
+    }
+    Err(refusal.path(path).errno(*errno).remedy(
+        "what lies there can't be known, and the command could reach it: make it readable, or remove it",
+    ))
+}
+
+/// A path as it may be printed, cut where a line of it would be a page.
+fn beginning(path: &Path) -> String {
+    match path.as_os_str().as_bytes().get(..SHOWN_OF_TOO_LONG) {
+        Some(start) => format!("{}…", shown(Path::new(OsStr::from_bytes(start)))),
+        None => shown(path),
+    }
 }
 
 /// The candidates by role, and their descriptors.

@@ -9,6 +9,8 @@ use nix::sys::stat::fstat;
 
 use crate::cli::Command;
 use crate::policy::kinds::What;
+use crate::policy::paths::Start;
+use crate::policy::reads::Reads;
 use crate::refusal::{Reason, Refusal};
 use crate::sys::fd::inherited;
 
@@ -26,7 +28,8 @@ impl Kept {
     ///
     /// # Errors
     /// `usage` for 0 to 2, or one number twice; `key`, `broker` and `receipt` for a
-    /// descriptor that isn't open, not open for reading or for writing, or a folder.
+    /// descriptor that isn't open, not open for reading or for writing, or a folder, and
+    /// for one to write to that is open on a file to read.
     pub fn take(command: &Command) -> Result<Kept, Refusal> {
         let (key, to, flag) = match command {
             Command::Run(run) => (run.broker_args.key.key_fd, run.status_fd, &STATUS),
@@ -42,7 +45,10 @@ impl Kept {
             Some(number) => Some((KEY.take(number)?, number)),
             None => None,
         };
-        let to = to.map(|number| flag.take(number)).transpose()?;
+        let to = match to {
+            Some(number) => Some(flag.not_read(flag.take(number)?, number, command)?),
+            None => None,
+        };
         let (ready, status) = match command {
             Command::Run(_) => (None, to),
             _ => (to, None),
@@ -100,14 +106,13 @@ const fn to_write(name: &'static str, reason: Reason) -> Flag {
 
 impl Flag {
     fn take(&self, number: i32) -> Result<OwnedFd, Refusal> {
-        let about = || format!("descriptor {number}");
         if number <= 2 {
             let step = format!("read {}", self.name);
             return Err(Refusal::new(Reason::Usage, step)
-                .about(about())
+                .about(about(number))
                 .remedy(self.low));
         }
-        let refusal = || Refusal::new(self.reason, format!("take {}", self.name)).about(about());
+        let refusal = || self.refusal(number);
         let fd = inherited(number).map_err(|errno| {
             refusal().errno(errno).remedy(format!(
                 "it isn't open: hand it over, as in `{} {number} {number}{}`",
@@ -126,6 +131,29 @@ impl Flag {
         }
         Ok(fd)
     }
+
+    /// Refuses one that is open on a file that is read, before a refusal of the run could
+    /// be written to it.
+    fn not_read(&self, fd: OwnedFd, number: i32, command: &Command) -> Result<OwnedFd, Refusal> {
+        let refusal = || self.refusal(number);
+        let stat = fstat(&fd).map_err(|errno| refusal().errno(errno).remedy("open another"))?;
+        let cwd = Start::here();
+        let reads = match command {
+            Command::Run(run) => Reads::of_run(&cwd, run),
+            Command::Broker(broker) => Reads::of_broker(&cwd, broker),
+            _ => return Ok(fd),
+        };
+        reads.refuse(refusal(), &stat)?;
+        Ok(fd)
+    }
+
+    fn refusal(&self, number: i32) -> Refusal {
+        Refusal::new(self.reason, format!("take {}", self.name)).about(about(number))
+    }
+}
+
+fn about(number: i32) -> String {
+    format!("descriptor {number}")
 }
 
 #[cfg(test)]

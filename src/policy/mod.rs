@@ -21,6 +21,7 @@ mod own;
 mod paths;
 mod places;
 mod profile;
+mod reads;
 mod receipt;
 mod submounts;
 mod survey;

@@ -18,6 +18,7 @@ use super::grant::split_last;
 use super::ground::Ground;
 use super::kinds::{Filesystem, What, filesystem};
 use super::paths::{Fault, Resolved, Start, resolve};
+use super::reads::Reads;
 use crate::refusal::{Reason, Refusal};
 
 /// The flag that a file was given with.
@@ -215,14 +216,23 @@ impl Named {
     }
 }
 
-/// Judges a log: a regular file or nothing, that nothing in the jail can see.
-pub(crate) fn log(ground: &Ground, flag: Flag, typed: &Path) -> Result<LogFile, Refusal> {
+/// Judges a log: a regular file or nothing, that nothing in the jail can see and
+/// groom-ns doesn't read.
+pub(crate) fn log(
+    ground: &Ground,
+    flag: Flag,
+    typed: &Path,
+    reads: &Reads,
+) -> Result<LogFile, Refusal> {
     let named = Named::resolve(ground, flag, typed)?;
     match named.what() {
         None | Some(What::File) => {}
         Some(what) => return Err(flag.is_wrong(&named.path, what, "a regular file")),
     }
     ground.unseen(flag, &named.path)?;
+    if let Some((_, stat)) = &named.found {
+        reads.refuse(flag.refusal("judge").path(&named.path), stat)?;
+    }
     let asked = match named.found {
         Some(_) => &named.name,
         None => OsStr::new("."),

@@ -15,6 +15,7 @@ use super::ground::Ground;
 use super::kinds::{What, inode};
 use super::own::{Flag, LogFile, Named};
 use super::paths::resolve;
+use super::reads::Reads;
 use super::{location, profile};
 use crate::cli;
 use crate::host;
@@ -42,10 +43,10 @@ pub struct ReceiptFile {
 /// the jail can see. What may still lie there is a receipt of the caller's own.
 pub(super) fn judge(
     ground: &Ground,
-    typed: Option<&Path>,
+    run: &cli::Run,
     log: Option<&LogFile>,
 ) -> Result<Option<ReceiptFile>, Refusal> {
-    let Some(typed) = typed else {
+    let Some(typed) = &run.receipt else {
         return Ok(None);
     };
     let named = Named::resolve(ground, RECEIPT, typed)?;
@@ -53,7 +54,7 @@ pub(super) fn judge(
         refuse_log(&named, log)?;
     }
     ground.unseen(RECEIPT, &named.path)?;
-    refuse_strange(&named)?;
+    refuse_strange(&named, &Reads::of_run(ground.cwd, run))?;
     named.writable(RECEIPT, OsStr::new("."))?;
     Ok(Some(ReceiptFile {
         parent: named.parent,
@@ -90,6 +91,8 @@ pub fn remove_stale_receipt(run: &cli::Run) -> Result<(), Refusal> {
     };
     host::caller()?;
     let caller = Caller::here();
+    // Before anything is held that could have the number of --key-fd.
+    let reads = Reads::of_run(&caller.cwd, run);
     let table = location::mount_table()?;
     let find = |path: &Path| Some(resolve(&caller.cwd, path).ok()?.path);
     let clone = find(run.clone.as_deref().unwrap_or(Path::new(".")));
@@ -108,7 +111,7 @@ pub fn remove_stale_receipt(run: &cli::Run) -> Result<(), Refusal> {
     }
     let named = Named::resolve(&ground, RECEIPT, typed)?;
     ground.unseen(RECEIPT, &named.path)?;
-    refuse_strange(&named)?;
+    refuse_strange(&named, &reads)?;
     if named.found.is_none() {
         return Ok(());
     }
@@ -122,8 +125,8 @@ pub fn remove_stale_receipt(run: &cli::Run) -> Result<(), Refusal> {
     })
 }
 
-/// Refuses whatever is there but a receipt of the caller's own.
-fn refuse_strange(named: &Named) -> Result<(), Refusal> {
+/// Refuses whatever is there but a receipt of the caller's own that nothing is read from.
+fn refuse_strange(named: &Named, reads: &Reads) -> Result<(), Refusal> {
     let Some((_, stat)) = &named.found else {
         return Ok(());
     };
@@ -131,6 +134,7 @@ fn refuse_strange(named: &Named) -> Result<(), Refusal> {
     if What::of(stat.st_mode) != What::File {
         return Err(RECEIPT.is_wrong(&named.path, What::of(stat.st_mode), "a new file"));
     }
+    reads.refuse(RECEIPT.refusal("judge").path(&named.path), stat)?;
     if stat.st_uid != geteuid().as_raw() {
         return Err(refusal().remedy("there is a file of another user's: choose another name"));
     }

@@ -1,8 +1,9 @@
 //! Descriptors by their number.
 
-use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use nix::errno::Errno;
+use nix::sys::stat::{FileStat, fstat};
 
 /// Takes hold of a descriptor that this process was started with, and marks it as
 /// close-on-exec (`F_SETFD`, fcntl(2)). To be called once for a number, at
@@ -17,6 +18,19 @@ pub fn inherited(number: RawFd) -> Result<OwnedFd, Errno> {
     // SAFETY: the descriptor is open, as fcntl has just said, and nothing else in this
     // process owns it: callers take each number once, before anything was opened.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// What the descriptor of this number is open on (fstat(2)).
+///
+/// # Errors
+/// `EBADF` where none of that number is open.
+pub fn stat(number: RawFd) -> Result<FileStat, Errno> {
+    if number < 0 {
+        return Err(Errno::EBADF);
+    }
+    // SAFETY: it isn't -1, and is borrowed for one call, which only looks; where none of
+    // that number is open, that call says so.
+    fstat(unsafe { BorrowedFd::borrow_raw(number) })
 }
 
 /// Whether a descriptor of this number is closed by execve(2) (`F_GETFD`, fcntl(2)). What

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use groom_ns::sys::process::bytes_in_pipe;
 use nix::sys::signal::{Signal, kill};
 
-use crate::common::broker::refused;
+use crate::common::broker::{Start, refused};
 use crate::common::desk::wait_until;
 use crate::common::host::{in_shell, path_str, unique};
 use crate::common::jail::{binary, finish, pid_of, spawn};
@@ -160,5 +160,65 @@ fn a_signal_ends_it_while_it_waits_for_its_key() {
         let run = finish(child);
         assert_eq!(run.code, code, "{run:#?}");
         assert!(!start.folder().path("broker.sock").exists());
+    }
+}
+
+/// Nor is what it writes a file that it reads.
+#[test]
+fn its_log_is_none_of_the_files_that_it_reads() {
+    let upstream = Upstream::start(|_| ok("spent"));
+    let folder = Folder::new();
+    let key = folder.secret("key", "sk-0123456789abcdef\n");
+    let twin = folder.path("twin");
+    std::fs::hard_link(&key, &twin).expect("a link");
+    let token = folder.secret("token", "a-token-of-visible-characters\n");
+    let ca = upstream.ca_file();
+    let before = || Broker::before(&upstream).without_log();
+    let file = || before().without_key_file().flag("--key-file", &key);
+    let fd = || before().without_key_file().flag("--key-fd", "4");
+    let shell = |start: &Start, redirection: &str| {
+        let script = format!(
+            "cd {} && exec \"$@\" {redirection}",
+            path_str(folder.root())
+        );
+        in_shell(&script, &start.command())
+    };
+    let token_file = || before().flag("--token-file", &token);
+    let log = folder.path("log");
+    for (start, redirection, code, flag) in [
+        (file().flag("--log", &key), "", "broker", "--key-file"),
+        (file().flag("--log", &twin), "", "broker", "--key-file"),
+        (fd().flag("--log", &key), "4<key", "broker", "--key-fd"),
+        (
+            token_file().flag("--log", &token),
+            "",
+            "broker",
+            "--token-file",
+        ),
+        (before().flag("--log", &ca), "", "broker", "--upstream-ca"),
+        (
+            file().flag("--ready-fd", "5"),
+            "5>>key",
+            "broker",
+            "--key-file",
+        ),
+    ] {
+        let read = [&key, &token, &ca].map(|path| std::fs::read(path).expect("a file"));
+        let run = refused(shell(&start, redirection), code);
+        let says = format!("it is the file of {flag},");
+        assert!(run.refusal().contains(&says), "{run:#?}");
+        let after = [&key, &token, &ca].map(|path| std::fs::read(path).expect("a file"));
+        assert!(read == after, "{flag} was written to");
+        assert!(!start.folder().path("broker.sock").exists());
+    }
+    for (start, redirection) in [
+        (file().flag("--log", &log), ""),
+        (fd().flag("--log", &log), "4<key"),
+        (token_file().flag("--log", &log), ""),
+        (file().flag("--ready-fd", "5"), "5>>ready"),
+    ] {
+        let shell = shell(&start, redirection);
+        // Control: with another file it starts.
+        start.start_as(shell).assert_alive();
     }
 }

@@ -4,6 +4,10 @@ use std::fs;
 use std::os::unix::fs::{chown, symlink};
 use std::os::unix::net::UnixListener;
 
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{Mode, mkdirat};
+
 use crate::common::host::{chmod, install};
 use crate::common::jail::binary;
 use crate::common::{Workspace, is_root, path_str};
@@ -27,6 +31,45 @@ fn a_folder_that_the_command_alone_could_open() {
         assert!(!workspace.out_dir().exists(), "the out-dir was left");
     }
     assert_eq!(read_only.outcome(), "EACCES");
+}
+
+#[test]
+fn a_folder_too_deep_for_a_path() {
+    const LEVELS: usize = 1500;
+    let workspace = Workspace::with_git();
+    let deep = |levels: usize| {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut at = open(&workspace.clone_dir(), flags, Mode::empty()).expect("the clone");
+        for _ in 0..levels {
+            match mkdirat(&at, "dd", Mode::S_IRWXU) {
+                Ok(()) | Err(Errno::EEXIST) => {}
+                Err(errno) => panic!("mkdirat: {errno}"),
+            }
+            at = openat(&at, "dd", flags, Mode::empty()).expect("the folder just made");
+        }
+    };
+    // Control: one that a path can still name.
+    deep(1000);
+    let jail = || workspace.jail_with_out().writable();
+    assert_eq!(jail().run(&["say", "ran"]).ok(), "ran", "vacuous");
+    fs::remove_dir(workspace.out_dir()).expect("the empty out-dir");
+    deep(LEVELS);
+    let run = jail().run(&["say", "ran"]);
+    run.assert_refused("git");
+    assert!(!workspace.out_dir().exists(), "the out-dir was left");
+    let refusal = run.refusal();
+    let start = format!("{}/dd/dd", path_str(&workspace.clone_dir()));
+    for says in [
+        start.as_str(),
+        "dd/",
+        "…: ENAMETOOLONG; ",
+        "PATH_MAX",
+        "move it",
+    ] {
+        assert!(refusal.contains(says), "{says}: {run:#?}");
+    }
+    assert!(!refusal.contains("readable"), "{run:#?}");
+    assert!(refusal.len() < 600, "{} bytes: {run:#?}", refusal.len());
 }
 
 #[test]

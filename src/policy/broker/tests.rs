@@ -169,8 +169,12 @@ fn files_that_the_jail_shows_or_has_chosen() {
 fn a_log_is_appended_to_and_no_link_followed() {
     let temp = tree();
     let judged = |name: &str| {
-        let cwd = Ok(start(&temp));
-        own::log(&Ground::alone(&cwd), files::LOG, Path::new(name)).expect(name)
+        let (cwd, args) = (Ok(start(&temp)), ["--listen", "tcp:0", "--key-stdin"]);
+        let Command::Broker(broker) = parsed(&[&["broker", "openai"], &args[..]].concat()) else {
+            panic!("{args:?}");
+        };
+        let reads = Reads::of_broker(&cwd, &broker);
+        own::log(&Ground::alone(&cwd), files::LOG, Path::new(name), &reads).expect(name)
     };
     let write = |log: &LogFile| {
         let (fd, is_new) = log.open().expect("open");
