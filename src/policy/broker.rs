@@ -66,8 +66,8 @@ pub(crate) fn judge(
         shim_port: run.shim_port.unwrap_or(0),
     };
     let typed = run.broker_log.as_deref();
-    let reads = Reads::of_run(ground.cwd, run);
-    let log = typed.map(|typed| own::log(ground, files::BROKER_LOG, typed, &reads));
+    let reads = || Reads::of_run(ground.cwd, run);
+    let log = typed.map(|typed| own::log(ground, files::BROKER_LOG, typed, reads));
     Ok(Some((policy, log.transpose()?)))
 }
 
@@ -134,8 +134,8 @@ fn alone_from(
     let token = token.map(|typed| files::token(&ground, typed));
     let token = token.transpose()?;
     let log = broker.log.as_deref();
-    let reads = Reads::of_broker(cwd, broker);
-    let log = log.map(|typed| own::log(&ground, files::LOG, typed, &reads));
+    let reads = || Reads::of_broker(cwd, broker);
+    let log = log.map(|typed| own::log(&ground, files::LOG, typed, reads));
     let log = log.transpose()?;
     Ok(Alone {
         config,

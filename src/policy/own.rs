@@ -222,7 +222,7 @@ pub(crate) fn log(
     ground: &Ground,
     flag: Flag,
     typed: &Path,
-    reads: &Reads,
+    reads: impl FnOnce() -> Reads,
 ) -> Result<LogFile, Refusal> {
     let named = Named::resolve(ground, flag, typed)?;
     match named.what() {
@@ -231,7 +231,7 @@ pub(crate) fn log(
     }
     ground.unseen(flag, &named.path)?;
     if let Some((_, stat)) = &named.found {
-        reads.refuse(flag.refusal("judge").path(&named.path), stat)?;
+        reads().refuse(flag.refusal("judge").path(&named.path), stat)?;
     }
     let asked = match named.found {
         Some(_) => &named.name,

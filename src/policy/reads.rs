@@ -15,7 +15,7 @@ use crate::sys::fd;
 
 /// The regular files that the line says to read, each with its flag. A pipe or terminal
 /// loses nothing that is written to it. What isn't there is refused where it is read.
-pub(crate) struct Reads(Vec<(&'static str, Inode)>);
+pub(crate) struct Reads(Vec<(&'static str, Result<Inode, Errno>)>);
 
 impl Reads {
     /// A run's: the profile, and what its broker reads.
@@ -49,25 +49,43 @@ impl Reads {
             ("--upstream-ca", args.upstream_ca.as_deref()),
             other,
         ];
-        let fds = fds.map(|(flag, fd)| (flag, fd.and_then(|fd| fd::stat(fd).ok())));
+        let fds = fds.map(|(flag, fd)| (flag, fd.map(fd::stat)));
         let paths = paths.map(|(flag, path)| {
-            let found = path.and_then(|path| resolve(cwd, path).ok());
-            (flag, found.map(|found| found.stat))
+            let found = path.map(|path| resolve(cwd, path));
+            let stat = found.map(|found| found.map(|found| found.stat));
+            (flag, stat.map(|stat| stat.map_err(|fault| fault.errno)))
         });
         let found = fds.into_iter().chain(paths);
         let found = found.filter_map(|(flag, stat)| Some((flag, stat?)));
-        let files = found.filter(|(_, stat)| What::of(stat.st_mode) == What::File);
-        Reads(files.map(|(flag, stat)| (flag, inode(&stat))).collect())
+        let files = found.filter(|(_, stat)| match stat {
+            Ok(stat) => What::of(stat.st_mode) == What::File,
+            Err(errno) => !matches!(errno, Errno::ENOENT | Errno::EBADF),
+        });
+        Reads(
+            files
+                .map(|(flag, stat)| (flag, stat.map(|stat| inode(&stat))))
+                .collect(),
+        )
     }
 
     /// Refuses to write to one of them, by whatever name it was given.
     pub(crate) fn refuse(&self, refusal: Refusal, written: &FileStat) -> Result<(), Refusal> {
         let written = inode(written);
-        match self.0.iter().find(|(_, read)| *read == written) {
-            None => Ok(()),
-            Some((flag, _)) => Err(refusal.remedy(format!(
-                "it is the file of {flag}, which is read and would be lost: give two"
-            ))),
+        for (flag, read) in &self.0 {
+            match read {
+                Ok(read) if *read == written => {
+                    return Err(refusal.remedy(format!(
+                        "it is the file of {flag}, which is read and would be lost: give two"
+                    )));
+                }
+                Ok(_) => {}
+                Err(errno) => {
+                    return Err(refusal.errno(*errno).remedy(format!(
+                        "the file of {flag} can't be looked at, and may be the same"
+                    )));
+                }
+            }
         }
+        Ok(())
     }
 }

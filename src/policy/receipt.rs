@@ -54,7 +54,7 @@ pub(super) fn judge(
         refuse_log(&named, log)?;
     }
     ground.unseen(RECEIPT, &named.path)?;
-    refuse_strange(&named, &Reads::of_run(ground.cwd, run))?;
+    refuse_strange(&named, || Reads::of_run(ground.cwd, run))?;
     named.writable(RECEIPT, OsStr::new("."))?;
     Ok(Some(ReceiptFile {
         parent: named.parent,
@@ -91,8 +91,6 @@ pub fn remove_stale_receipt(run: &cli::Run) -> Result<(), Refusal> {
     };
     host::caller()?;
     let caller = Caller::here();
-    // Before anything is held that could have the number of --key-fd.
-    let reads = Reads::of_run(&caller.cwd, run);
     let table = location::mount_table()?;
     let find = |path: &Path| Some(resolve(&caller.cwd, path).ok()?.path);
     let clone = find(run.clone.as_deref().unwrap_or(Path::new(".")));
@@ -111,7 +109,7 @@ pub fn remove_stale_receipt(run: &cli::Run) -> Result<(), Refusal> {
     }
     let named = Named::resolve(&ground, RECEIPT, typed)?;
     ground.unseen(RECEIPT, &named.path)?;
-    refuse_strange(&named, &reads)?;
+    refuse_strange(&named, || Reads::of_run(&caller.cwd, run))?;
     if named.found.is_none() {
         return Ok(());
     }
@@ -126,7 +124,7 @@ pub fn remove_stale_receipt(run: &cli::Run) -> Result<(), Refusal> {
 }
 
 /// Refuses whatever is there but a receipt of the caller's own that nothing is read from.
-fn refuse_strange(named: &Named, reads: &Reads) -> Result<(), Refusal> {
+fn refuse_strange(named: &Named, reads: impl FnOnce() -> Reads) -> Result<(), Refusal> {
     let Some((_, stat)) = &named.found else {
         return Ok(());
     };
@@ -134,7 +132,7 @@ fn refuse_strange(named: &Named, reads: &Reads) -> Result<(), Refusal> {
     if What::of(stat.st_mode) != What::File {
         return Err(RECEIPT.is_wrong(&named.path, What::of(stat.st_mode), "a new file"));
     }
-    reads.refuse(RECEIPT.refusal("judge").path(&named.path), stat)?;
+    reads().refuse(RECEIPT.refusal("judge").path(&named.path), stat)?;
     if stat.st_uid != geteuid().as_raw() {
         return Err(refusal().remedy("there is a file of another user's: choose another name"));
     }

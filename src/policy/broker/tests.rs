@@ -173,8 +173,8 @@ fn a_log_is_appended_to_and_no_link_followed() {
         let Command::Broker(broker) = parsed(&[&["broker", "openai"], &args[..]].concat()) else {
             panic!("{args:?}");
         };
-        let reads = Reads::of_broker(&cwd, &broker);
-        own::log(&Ground::alone(&cwd), files::LOG, Path::new(name), &reads).expect(name)
+        let reads = || Reads::of_broker(&cwd, &broker);
+        own::log(&Ground::alone(&cwd), files::LOG, Path::new(name), reads).expect(name)
     };
     let write = |log: &LogFile| {
         let (fd, is_new) = log.open().expect("open");
