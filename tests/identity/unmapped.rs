@@ -46,8 +46,11 @@ fn root_without_every_group_is_told_to_be_a_normal_user() {
     chown(&out, Some(uid), None).expect("chown");
     let probe = workspace.probe();
     let user = [&few[..], &["--", path_str(&probe), "as-user", "4300"]].concat();
+    // The user may not reach where it was built.
+    let (copy, _) = workspace.named_binary();
     let run = workspace
         .jail_with_out()
+        .binary(copy)
         .in_situation(&user)
         .run(&["say", "ran"]);
     assert_eq!(run.ok(), "ran");
