@@ -185,7 +185,8 @@ impl Refusal {
         self.errno = Some(format!("{errno:?}"));
         if self.remedy.is_empty() {
             self.remedy = Cow::Borrowed(match errno {
-                Errno::EPERM | Errno::EACCES | Errno::ENOSYS => DENIED,
+                Errno::EACCES => "see who may do that: its mode, its owner, a security module",
+                Errno::EPERM | Errno::ENOSYS => DENIED,
                 Errno::EMFILE | Errno::ENFILE => OPEN_FILES,
                 Errno::ENOMEM => "the host, or this process's cgroup, is short of memory",
                 _ => UNKNOWN,

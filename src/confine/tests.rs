@@ -13,6 +13,7 @@ use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
 use nix::sys::resource::{Resource, getrlimit};
 
 use super::*;
+use crate::plan;
 use crate::plan::command::{
     self, Check, Grant, Landlock, LandlockMode, LandlockRule, Limit, OnDenial, Seccomp,
 };
@@ -172,12 +173,7 @@ fn a_granted_path_that_is_not_there_is_refused() {
 }
 
 fn seccomp() -> Seccomp {
-    Seccomp {
-        allow_ptrace: false,
-        on_denial: OnDenial::Answer,
-        rules: seccomp::rule_count(false, OnDenial::Answer),
-        ceiling: seccomp::CEILING,
-    }
+    plan::filter(false, OnDenial::Answer)
 }
 
 fn not_asked(_: Listener) -> Result<(), Refusal> {
@@ -244,11 +240,7 @@ fn when_nobody_listens_any_more_nobody_else_can() {
     });
     assert!(reaches, "vacuous: a closed listener is in the way");
 
-    let plan = Seccomp {
-        on_denial: OnDenial::Ask,
-        rules: seccomp::rule_count(false, OnDenial::Ask),
-        ..seccomp()
-    };
+    let plan = plan::filter(false, OnDenial::Ask);
     in_thread(move || {
         prctl::set_no_new_privs().unwrap();
         let listener = install(&plan).unwrap().unwrap();

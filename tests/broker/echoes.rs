@@ -69,12 +69,8 @@ fn echo_in_chunks(model: &str, key: &str) -> Vec<Act> {
 
 #[test]
 fn an_api_that_sends_it_back_is_cut_off() {
-    let key = format!("sk-ant-api03-{}-{}", unique("canary"), "k3Y_".repeat(16));
-    let own = key.clone();
-    let upstream = Upstream::start(move |head| {
-        let model = head.line.split([' ', '/']).nth(4).unwrap_or_default();
-        echo(model, &own)
-    });
+    let key = some_key();
+    let upstream = echoing(&key);
     // The gate of `split` opens at once; that of `near` is opened below.
     upstream.open();
     for is_tcp in [false, true] {
@@ -116,16 +112,25 @@ fn an_api_that_sends_it_back_is_cut_off() {
     }
 }
 
+fn some_key() -> String {
+    format!("sk-ant-api03-{}-{}", unique("canary"), "k3Y_".repeat(16))
+}
+
+/// An API that sends the key back in the way that the model's name says.
+fn echoing(key: &str) -> Upstream {
+    let own = key.to_owned();
+    Upstream::start(move |head| {
+        let model = head.line.split([' ', '/']).nth(4).unwrap_or_default();
+        echo(model, &own)
+    })
+}
+
 /// An answer of which the client has nothing is refused, and its connection says why; else
 /// the client gets what came before the key.
 #[test]
 fn what_came_before_it_decides_how_the_answer_ends() {
-    let key = format!("sk-ant-api03-{}-{}", unique("canary"), "k3Y_".repeat(16));
-    let own = key.clone();
-    let upstream = Upstream::start(move |head| {
-        let model = head.line.split([' ', '/']).nth(4).unwrap_or_default();
-        echo(model, &own)
-    });
+    let key = some_key();
+    let upstream = echoing(&key);
     let broker = Broker::before(&upstream).key(&key).start();
     let late = broker.client().ask(&get("/v1/models/late"));
     assert_eq!(late.status, 502);
@@ -146,12 +151,8 @@ fn what_came_before_it_decides_how_the_answer_ends() {
 
 #[test]
 fn what_only_begins_like_it_is_passed_on() {
-    let key = format!("sk-ant-api03-{}-{}", unique("canary"), "k3Y_".repeat(16));
-    let own = key.clone();
-    let upstream = Upstream::start(move |head| {
-        let model = head.line.split([' ', '/']).nth(4).unwrap_or_default();
-        echo(model, &own)
-    });
+    let key = some_key();
+    let upstream = echoing(&key);
     let broker = Broker::before(&upstream).key(&key).start();
     upstream.open();
     let near = broker.client().ask(&get("/v1/models/near"));
