@@ -25,6 +25,12 @@ fn echo(model: &str, key: &str) -> Vec<Act> {
             let text = [&chunk(b"fine")[..], end.as_bytes()].concat();
             vec![Act::Send(events_head()), Act::Send(text)]
         }
+        // Good pieces, and the key, in one write with the head: the client has none of it.
+        "late" => {
+            let good = chunk(b"fine, ");
+            let pieces = [events_head(), good.clone(), good, chunk(key.as_bytes())];
+            vec![Act::Body, Act::Send(pieces.concat())]
+        }
         _ => echo_in_chunks(model, key),
     }
 }
@@ -45,11 +51,6 @@ fn echo_in_chunks(model: &str, key: &str) -> Vec<Act> {
         "bytes" => {
             let bytes = key.bytes().flat_map(|byte| chunk(&[byte])).collect();
             vec![Act::Send(bytes)]
-        }
-        // Good pieces, and the key, in one write.
-        "late" => {
-            let pieces = [chunk(b"fine, "), chunk(b"fine, "), chunk(key.as_bytes())];
-            vec![Act::Send(pieces.concat())]
         }
         // The same after a piece that was passed on.
         "later" => {
