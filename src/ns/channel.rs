@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::evidence::Evidence;
 use crate::confine::seccomp::Filters;
 use crate::refusal::{EXIT_REFUSED, Reason, Refusal};
+use crate::sys::process::exit_at_once;
 use crate::sys::socket;
 
 /// What goes through the channel.
@@ -148,7 +149,7 @@ impl Channel {
             Ok(Some((bytes, handed))) => Filters::from_bytes(&bytes)
                 .filter(|_| handed.is_empty())
                 .ok_or_else(|| refusal().about("an unexpected message")),
-            Ok(None) => std::process::exit(i32::from(EXIT_REFUSED)),
+            Ok(None) => exit_at_once(EXIT_REFUSED),
             Err(errno) => Err(refusal().about("recv").errno(errno)),
         }
     }
@@ -169,7 +170,7 @@ impl Channel {
         let refusal = || Refusal::new(Reason::Setup, "wait for the supervisor");
         match self.receive::<ToJail>() {
             Ok(Some((said, _))) if said == word => Ok(()),
-            Ok(None) => std::process::exit(i32::from(EXIT_REFUSED)),
+            Ok(None) => exit_at_once(EXIT_REFUSED),
             Ok(Some(_)) => Err(refusal().about("an unexpected word")),
             Err(errno) => Err(refusal().about("recv").errno(errno)),
         }

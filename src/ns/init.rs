@@ -25,7 +25,7 @@ use crate::plan::step::{Build, Identity, Inode, Plan, Route};
 use crate::refusal::{EXIT_REFUSED, Reason, Refusal, shown};
 use crate::sabotage::{self, Mechanism, stands};
 use crate::sys::memory::wipe_strings;
-use crate::sys::process::{Forked, close_all_but, fork_into, join_session_keyring};
+use crate::sys::process::{Forked, close_all_but, exit_at_once, fork_into, join_session_keyring};
 use crate::sys::signal::set_all_default;
 
 use super::channel::{Channel, FromJail, ToJail};
@@ -59,7 +59,7 @@ pub fn main(plan: &Plan, mut inherited: Inherited) -> ! {
     };
     let end = reap::until_the_end(command, &inherited.channel);
     let _ = inherited.channel.send(&end);
-    std::process::exit(0)
+    exit_at_once(0)
 }
 
 /// Builds the jail, starts the command and confines pid 1 itself.
@@ -334,7 +334,7 @@ fn become_the_command(
                 program: shown(program),
                 errno: failure.errno as i32,
             });
-            std::process::exit(i32::from(EXIT_REFUSED))
+            exit_at_once(EXIT_REFUSED)
         }
     }
 }
@@ -343,14 +343,14 @@ fn become_the_command(
 fn wait_for(gate: &OwnedFd) -> Result<(), Refusal> {
     let mut byte = [0];
     if read(gate, &mut byte).map_err(setup("read"))? == 0 || byte != [GATE_OPENS] {
-        std::process::exit(i32::from(EXIT_REFUSED));
+        exit_at_once(EXIT_REFUSED);
     }
     Ok(())
 }
 
 fn refuse(channel: &Channel, refusal: Refusal) -> ! {
     let _ = channel.send(&FromJail::Refused(refusal));
-    std::process::exit(i32::from(EXIT_REFUSED))
+    exit_at_once(EXIT_REFUSED)
 }
 
 fn setup(call: &'static str) -> impl Fn(Errno) -> Refusal {

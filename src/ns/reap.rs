@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 
 use crate::refusal::EXIT_REFUSED;
 use crate::sabotage::{Mechanism, stands};
+use crate::sys::process::exit_at_once;
 use crate::sys::signal::wait;
 
 use super::channel::{Channel, FromJail};
@@ -44,7 +45,7 @@ pub(super) fn until_the_end(command: Pid, channel: &Channel) -> FromJail {
             // Of the command's own, where landlock has no scope to deny it (before ABI 6).
             Ok(_) | Err(Errno::EINTR) => {}
             // Deaf to the command's end; the supervisor is told by pid 1's.
-            Err(_) => std::process::exit(i32::from(EXIT_REFUSED)),
+            Err(_) => exit_at_once(EXIT_REFUSED),
         }
     }
 }
@@ -93,7 +94,7 @@ fn reap(command: Pid, channel: &Channel) -> Option<FromJail> {
             Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return None,
             Ok(_) | Err(Errno::EINTR) => {}
             // Deaf to the command's end, as above.
-            Err(_) => std::process::exit(i32::from(EXIT_REFUSED)),
+            Err(_) => exit_at_once(EXIT_REFUSED),
         }
     }
 }

@@ -107,7 +107,10 @@ pub(super) fn supervise(supervised: Supervised) -> Result<Ending, Refusal> {
         mut explainer,
         told,
     } = supervised;
-    runtime.block_on(async {
+    // All that waits is let go of by the end of this process, which comes next, in one step:
+    // what is behind the door isn't waiting any more, and there is no key where there is none.
+    let has_door = door.is_some();
+    let ending = runtime.block_on(async {
         let watched = Watched::new(&jail, channel, signals, caller, &bounds)?;
         let (outputs, input) = relay::start(pumps, terminal.as_ref(), bounds.allowance.clone())?;
         let clock = Clock::new(times);
@@ -130,8 +133,13 @@ pub(super) fn supervise(supervised: Supervised) -> Result<Ending, Refusal> {
             denials.say();
         }
         let ending = end.ending()?;
+        std::mem::forget(watched);
         Ok(Ending { denials, ..ending })
-    })
+    });
+    if !has_door {
+        std::mem::forget(runtime);
+    }
+    ending
 }
 
 /// Runs until the jail is gone and its output has been moved.

@@ -41,8 +41,6 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_clock_gettime,
     libc::SYS_getpid,
     libc::SYS_gettid,
-    // std::process::exit takes the signal stack down first.
-    libc::SYS_sigaltstack,
     libc::SYS_exit_group,
 ];
 
