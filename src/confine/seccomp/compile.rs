@@ -3,7 +3,6 @@
 //! together and puts its own prologue before them.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
 use libc::c_long;
 use seccompiler::{
@@ -36,39 +35,59 @@ const DATA_ARCH: u32 = 4;
 /// `AUDIT_ARCH_X86_64`, linux/audit.h.
 pub(super) const ARCH: u32 = 0xc000_003e;
 
-/// How many numbers a block decides on. When a filter is installed, the kernel
-/// runs it for every number to learn which are always allowed
-/// (seccomp_cache_prepare in kernel/seccomp.c), so a program without blocks, in
-/// which each of 460 numbers passes each test, takes most of a start's filter
-/// time (measured on 6.18: blocks of 32 halve it).
-const BLOCK: u32 = 32;
+/// How many calls of the table a block decides on, at most. When a filter is installed, the
+/// kernel runs it for every number to learn which are always allowed
+/// (seccomp_cache_prepare in kernel/seccomp.c): a program in which each of 460 numbers
+/// passes each test takes most of a start's filter time.
+const BLOCK: usize = 8;
 
 /// The program for `rules`: a foreign architecture kills the process, a number
-/// above the ceiling is ENOSYS, then block by block the answers in their order,
-/// then allow. With [`OnDenial::Ask`] the blocks ask the listener where they would
-/// answer; what is above the ceiling is probed for by libc and answered here, and so is
-/// who would listen beside us.
+/// above the ceiling is ENOSYS, then a binary search for the number's block, in which are
+/// the answers in their order, then allow. With [`OnDenial::Ask`] the blocks ask the
+/// listener where they would answer; what is above the ceiling is probed for by libc and
+/// answered here, and so is who would listen beside us.
 ///
 /// # Errors
 /// The table has a rule that seccompiler refuses: a bug, and no program.
 pub(super) fn program(rules: &[&Rule], on_denial: OnDenial) -> Result<BpfProgram, BackendError> {
+    let calls = rules.iter().flat_map(|rule| rule.calls);
+    let mut ruled: Vec<u32> = calls
+        .filter_map(|call| call.number.try_into().ok())
+        .collect();
+    ruled.sort_unstable();
+    ruled.dedup();
     let mut program = prologue();
-    for first in (0..=CEILING).step_by(BLOCK as usize) {
-        let numbers = c_long::from(first)..=c_long::from(first + BLOCK - 1);
-        let mut block = unconditional(rules, &numbers);
-        for answer in Answer::ALL {
-            append(&mut block, conditional(rules, answer, &numbers)?);
-        }
-        block.push(answer_with(&SeccompAction::Allow));
-        if on_denial == OnDenial::Ask {
-            ask(&mut block);
-        }
-        program.push(instruction(IF_GREATER, 0, 1, first + BLOCK - 1));
-        program.push(instruction(JUMP, 0, 0, distance(0, block.len() + 1)));
-        program.append(&mut block);
-    }
-    program.push(answer_with(&SeccompAction::Allow));
+    program.append(&mut search(rules, on_denial, &ruled)?);
     Ok(program)
+}
+
+/// Goes on with the half of `ruled` that a number lies in, until it is a block.
+fn search(rules: &[&Rule], on_denial: OnDenial, ruled: &[u32]) -> Result<BpfProgram, BackendError> {
+    let (lower, higher) = ruled.split_at(ruled.len() / 2);
+    let (Some(last), true) = (lower.last(), ruled.len() > BLOCK) else {
+        return block(rules, on_denial, ruled);
+    };
+    let mut lower = search(rules, on_denial, lower)?;
+    let mut program = vec![
+        instruction(IF_GREATER, 0, 1, *last),
+        instruction(JUMP, 0, 0, distance(0, lower.len() + 1)),
+    ];
+    program.append(&mut lower);
+    program.append(&mut search(rules, on_denial, higher)?);
+    Ok(program)
+}
+
+/// Decides on these numbers, and allows all others.
+fn block(rules: &[&Rule], on_denial: OnDenial, ruled: &[u32]) -> Result<BpfProgram, BackendError> {
+    let mut block = unconditional(rules, ruled);
+    for answer in Answer::ALL {
+        append(&mut block, conditional(rules, answer, ruled)?);
+    }
+    block.push(answer_with(&SeccompAction::Allow));
+    if on_denial == OnDenial::Ask {
+        ask(&mut block);
+    }
+    Ok(block)
 }
 
 /// Puts the listener's answer in the place of each errno but one. One for one, so that
@@ -103,15 +122,10 @@ fn prologue() -> BpfProgram {
 }
 
 /// The block's calls that are always answered, whatever their arguments.
-fn unconditional(rules: &[&Rule], numbers: &RangeInclusive<c_long>) -> BpfProgram {
+fn unconditional(rules: &[&Rule], ruled: &[u32]) -> BpfProgram {
     let mut program = Vec::new();
     for rule in rules.iter().filter(|rule| rule.when.is_empty()) {
-        for call in rule
-            .calls
-            .iter()
-            .filter(|call| numbers.contains(&call.number))
-        {
-            let number = u32::try_from(call.number).unwrap_or(u32::MAX);
+        for &number in ruled.iter().filter(|number| rule.decides_on(**number)) {
             program.push(instruction(IF_EQUAL, 0, 1, number));
             program.push(answer_with(&SeccompAction::Errno(rule.answer.errno())));
         }
@@ -121,21 +135,13 @@ fn unconditional(rules: &[&Rule], numbers: &RangeInclusive<c_long>) -> BpfProgra
 
 /// One answer's rules on arguments, for a block, as a program of their own;
 /// empty if there are none.
-fn conditional(
-    rules: &[&Rule],
-    answer: Answer,
-    numbers: &RangeInclusive<c_long>,
-) -> Result<BpfProgram, BackendError> {
+fn conditional(rules: &[&Rule], answer: Answer, ruled: &[u32]) -> Result<BpfProgram, BackendError> {
     let mut chains: BTreeMap<c_long, Vec<SeccompRule>> = BTreeMap::new();
     for rule in rules.iter().filter(|rule| rule.answer == answer) {
-        for call in rule
-            .calls
-            .iter()
-            .filter(|call| numbers.contains(&call.number))
-        {
+        for &number in ruled.iter().filter(|number| rule.decides_on(**number)) {
             for tests in rule.when {
                 chains
-                    .entry(call.number)
+                    .entry(c_long::from(number))
                     .or_default()
                     .push(conjunction(tests)?);
             }
