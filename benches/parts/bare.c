@@ -2,7 +2,9 @@
  * and exec, and nothing else. No landlock, no seccomp, no look back at what stands,
  * no process beside the command, no broker. As root it maps no tree's owner either.
  *
- * usage: bare FOLDER STEP... -- COMMAND [ARGUMENT...]
+ * usage: bare [layers] FOLDER STEP... -- COMMAND [ARGUMENT...]
+ * With `layers` there is a process beside the command, pid 1, which waits for it; both have
+ * a filter, and the command a landlock domain, which allow everything (confine.h).
  *   dir PATH | file PATH | link TARGET PATH    made on the new root
  *   new KIND ATTRIBUTES OPTIONS PATH           a new file system
  *   bind SOURCE ATTRIBUTES PATH                a tree of the host
@@ -25,6 +27,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "confine.h"
 
 #define NAMESPACES \
   (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
@@ -114,7 +118,24 @@ static char **carry_out(char **word, int root) {
   return word + words;
 }
 
-static void inside(char **words, unsigned uid, unsigned gid) {
+static int end_of(pid_t pid) {
+  int status;
+  must(waitpid(pid, &status, 0));
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Returns in the command's process. */
+static void beside_the_command(void) {
+  pid_t pid = must(fork());
+  if (pid == 0) {
+    confine();
+    return;
+  }
+  filter();
+  _exit(end_of(pid));
+}
+
+static void inside(char **words, int layers, unsigned uid, unsigned gid) {
   const char *folder = *words++;
   step = "maps";
   map_ids(uid, gid);
@@ -132,17 +153,19 @@ static void inside(char **words, unsigned uid, unsigned gid) {
   set_attributes(root, 0, MOUNT_ATTR_RDONLY);
   step = folder;
   must(chdir(folder));
+  step = "layers";
+  if (layers) beside_the_command();
   step = words[1];
   must(execv(words[1], words + 1));
 }
 
 int main(int count, char **words) {
-  if (count < 4) errx(125, "usage: bare FOLDER STEP... -- COMMAND [ARGUMENT...]");
+  int layers = count > 1 && !strcmp(words[1], "layers");
+  words += layers;
+  if (count - layers < 4) errx(125, "usage: bare [layers] FOLDER STEP... -- COMMAND [ARGUMENT...]");
   unsigned uid = geteuid(), gid = getegid();
   umask(0022);
   long pid = must(syscall(SYS_clone, NAMESPACES | SIGCHLD, 0, 0, 0, 0));
-  if (pid == 0) inside(words + 1, uid, gid);
-  int status;
-  must(waitpid(pid, &status, 0));
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (pid == 0) inside(words + 1, layers, uid, gid);
+  return end_of(pid);
 }

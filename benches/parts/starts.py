@@ -10,6 +10,8 @@ TRUE = "/usr/bin/true"
 FURTHER = 40
 JAILS = 200
 AT_ONCE = 2
+# What nobody who has these layers can be faster than: rows without a limit.
+LAYERED = "the bare program with a pid 1, two filters and a landlock domain"
 
 
 def start(ground):
@@ -17,10 +19,14 @@ def start(ground):
     count = view.check()
     ground.shown(f"start to end of true, {count} mounts in each")
     jails = {"ours": view.ours(TRUE), "bwrap": view.bwrap(TRUE), "bare": view.bare_words(TRUE)}
+    jails["layered"] = view.bare_words(TRUE, layers=True)
     got = interleaved(start_to_end, jails, ground.rounds(1000))
     what = "start to end of `true`"
     yield Outcome(what, ground.who, "bubblewrap, same view", 0.60, "ms", got["ours"], got["bwrap"])
     yield Outcome(what, ground.who, "the bare program", 1.35, "ms", got["ours"], got["bare"])
+    yield Outcome(what, ground.who, LAYERED, None, "ms", got["ours"], got["layered"])
+    yield Outcome(f"{what} of {LAYERED}", ground.who, "bubblewrap", None, "ms", got["layered"], got["bwrap"])
+    yield Outcome(f"{what} of {LAYERED}", ground.who, "the bare program", None, "ms", got["layered"], got["bare"])
 
 
 def ro_file(ground):
@@ -54,10 +60,12 @@ def teardown(ground):
         return end - int(said) * NANO
 
     jails = {"ours": view.ours(*command), "bwrap": view.bwrap(*command), "bare": view.bare_words(*command)}
+    jails["layered"] = view.bare_words(*command, layers=True)
     got = interleaved(after, jails, ground.rounds(1000))
     what = "teardown: the command's last instruction to the end"
     yield Outcome(what, ground.who, "bubblewrap", 1.0, "ms", got["ours"], got["bwrap"])
     yield Outcome(what, ground.who, "the bare program", None, "ms", got["ours"], got["bare"])
+    yield Outcome(f"{what}, of {LAYERED}", ground.who, "bubblewrap", None, "ms", got["layered"], got["bwrap"])
 
 
 def two_at_a_time(arguments):
@@ -109,11 +117,15 @@ def large_clone(ground):
     ways = {name: lambda view=view: until_it_runs(view.ours(str(view.clone / "tool"), "stamp")) for name, view in views.items()}
     ways |= {f"all of {name}": lambda view=view: start_to_end(view.ours(TRUE)) for name, view in views.items()}
     ways["find"] = lambda: start_to_end(found)
+    ways["asked"] = lambda: start_to_end([str(clone / "tool"), "walk", str(clone)])
     got = interleaved(lambda measure: measure(), ways, ground.rounds(200))
     what = "what 100,000 files in a writable clone add to a start"
     beside = "`find CLONE -name .git -prune`"
     more = differences(got["large"], got["empty"])
     yield Outcome(what, ground.who, beside, 1.0, "ms", more, got["find"])
+    asked = "asking each file for its owner and capabilities"
+    yield Outcome(what, ground.who, asked, None, "ms", more, got["asked"])
+    yield Outcome(asked, ground.who, beside, None, "ms", got["asked"], got["find"])
     what += ", and new repositories being looked for after the end"
     more = differences(got["all of large"], got["all of empty"])
     yield Outcome(what, ground.who, beside, None, "ms", more, got["find"])

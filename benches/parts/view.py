@@ -44,8 +44,8 @@ class View:
         words += [*further, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(self.clone)]
         return [*words, "--", *command]
 
-    def bare_words(self, *command):
-        words = [str(self.bare), str(self.clone)]
+    def bare_words(self, *command, layers=False):
+        words = [str(self.bare), *["layers"] * layers, str(self.clone)]
         covered = None
         for step in self.steps:
             words += bare_words(step, covered)
