@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
+use std::thread;
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_dumpable;
@@ -151,6 +152,9 @@ fn say_end(plan: &Plan, ending: &Ending) {
 fn set_building(plan: &Plan, channel: &Channel) -> Result<(), Refusal> {
     // Where it is gone meanwhile, what it has said of that is heard in the event loop.
     channel.tell(&ToJail::Mapped).map_err(setup("send"))?;
+    // Pid 1 begins where this process runs: compiled first, they would be waited for. Now it
+    // mounts, and leaves the processor to this while it waits for the kernel.
+    thread::yield_now();
     let filters = Filters::compile(&plan.confine.seccomp)?;
     channel.tell_filters(&filters).map_err(setup("send"))?;
     Ok(())
