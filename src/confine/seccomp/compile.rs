@@ -51,21 +51,25 @@ const BLOCK: usize = 8;
 /// The table has a rule that seccompiler refuses: a bug, and no program.
 pub(super) fn program(rules: &[&Rule], on_denial: OnDenial) -> Result<BpfProgram, BackendError> {
     let calls = rules.iter().flat_map(|rule| rule.calls);
-    let mut ruled: Vec<u32> = calls
+    let mut numbers: Vec<u32> = calls
         .filter_map(|call| call.number.try_into().ok())
         .collect();
-    ruled.sort_unstable();
-    ruled.dedup();
+    numbers.sort_unstable();
+    numbers.dedup();
     let mut program = prologue();
-    program.append(&mut search(rules, on_denial, &ruled)?);
+    program.append(&mut search(rules, on_denial, &numbers)?);
     Ok(program)
 }
 
-/// Goes on with the half of `ruled` that a number lies in, until it is a block.
-fn search(rules: &[&Rule], on_denial: OnDenial, ruled: &[u32]) -> Result<BpfProgram, BackendError> {
-    let (lower, higher) = ruled.split_at(ruled.len() / 2);
-    let (Some(last), true) = (lower.last(), ruled.len() > BLOCK) else {
-        return block(rules, on_denial, ruled);
+/// Goes on with the half of `numbers` that a number lies in, until it is a block.
+fn search(
+    rules: &[&Rule],
+    on_denial: OnDenial,
+    numbers: &[u32],
+) -> Result<BpfProgram, BackendError> {
+    let (lower, higher) = numbers.split_at(numbers.len() / 2);
+    let (Some(last), true) = (lower.last(), numbers.len() > BLOCK) else {
+        return block(rules, on_denial, numbers);
     };
     let mut lower = search(rules, on_denial, lower)?;
     let mut program = vec![
@@ -78,10 +82,14 @@ fn search(rules: &[&Rule], on_denial: OnDenial, ruled: &[u32]) -> Result<BpfProg
 }
 
 /// Decides on these numbers, and allows all others.
-fn block(rules: &[&Rule], on_denial: OnDenial, ruled: &[u32]) -> Result<BpfProgram, BackendError> {
-    let mut block = unconditional(rules, ruled);
+fn block(
+    rules: &[&Rule],
+    on_denial: OnDenial,
+    numbers: &[u32],
+) -> Result<BpfProgram, BackendError> {
+    let mut block = unconditional(rules, numbers);
     for answer in Answer::ALL {
-        append(&mut block, conditional(rules, answer, ruled)?);
+        append(&mut block, conditional(rules, answer, numbers)?);
     }
     block.push(answer_with(&SeccompAction::Allow));
     if on_denial == OnDenial::Ask {
@@ -122,10 +130,10 @@ fn prologue() -> BpfProgram {
 }
 
 /// The block's calls that are always answered, whatever their arguments.
-fn unconditional(rules: &[&Rule], ruled: &[u32]) -> BpfProgram {
+fn unconditional(rules: &[&Rule], numbers: &[u32]) -> BpfProgram {
     let mut program = Vec::new();
     for rule in rules.iter().filter(|rule| rule.when.is_empty()) {
-        for &number in ruled.iter().filter(|number| rule.decides_on(**number)) {
+        for &number in numbers.iter().filter(|number| rule.decides_on(**number)) {
             program.push(instruction(IF_EQUAL, 0, 1, number));
             program.push(answer_with(&SeccompAction::Errno(rule.answer.errno())));
         }
@@ -135,10 +143,14 @@ fn unconditional(rules: &[&Rule], ruled: &[u32]) -> BpfProgram {
 
 /// One answer's rules on arguments, for a block, as a program of their own;
 /// empty if there are none.
-fn conditional(rules: &[&Rule], answer: Answer, ruled: &[u32]) -> Result<BpfProgram, BackendError> {
+fn conditional(
+    rules: &[&Rule],
+    answer: Answer,
+    numbers: &[u32],
+) -> Result<BpfProgram, BackendError> {
     let mut chains: BTreeMap<c_long, Vec<SeccompRule>> = BTreeMap::new();
     for rule in rules.iter().filter(|rule| rule.answer == answer) {
-        for &number in ruled.iter().filter(|number| rule.decides_on(**number)) {
+        for &number in numbers.iter().filter(|number| rule.decides_on(**number)) {
             for tests in rule.when {
                 chains
                     .entry(c_long::from(number))
