@@ -71,8 +71,9 @@ fn the_clock_goes_on_while_the_command_is_stopped() {
 /// From the first thing on that is made on the host.
 #[test]
 fn a_signal_while_it_is_made_leaves_nothing_behind() {
-    let workspace = Workspace::new();
     for (name, signal) in [("TERM", Signal::SIGTERM), ("INT", Signal::SIGINT)] {
+        // Each its own: an out-dir of a command that ran stays.
+        let workspace = Workspace::new();
         let jail = workspace.jail_with_out();
         let run = jail
             .in_situation(&["signal-at", "mkdirat", "1", name])
@@ -88,6 +89,7 @@ fn a_signal_while_it_is_made_leaves_nothing_behind() {
         }
     }
     // Control: at a call that isn't made nothing comes.
+    let workspace = Workspace::new();
     let jail = workspace.jail_with_out();
     let run = jail
         .in_situation(&["signal-at", "acct", "1", "TERM"])

@@ -11,7 +11,7 @@ use crate::ns::channel::{Channel, Message, ToJail, pair};
 use crate::ns::enter;
 use crate::plan::step::Identity;
 use crate::refusal::{Reason, Refusal};
-use crate::sys::process::{Forked, fork_into, pidfd_send_signal};
+use crate::sys::process::{Forked, exit_at_once, fork_into, pidfd_send_signal};
 
 use super::row::{Finding, Primitive};
 
@@ -59,7 +59,7 @@ pub(super) fn in_child(primitive: Primitive, work: impl FnOnce(&Report)) -> Foun
             // Never dropped: closing is no call that pid 1's filter allows.
             let report = Report(theirs);
             work(&report);
-            std::process::exit(0)
+            exit_at_once(0)
         }
         Ok(((ours, theirs), Forked::Parent(child, _))) => {
             drop(theirs);
@@ -87,7 +87,7 @@ pub(super) fn in_namespaces(
             if theirs.expect(ToJail::Mapped).is_ok() {
                 work(&Report(theirs));
             }
-            std::process::exit(0)
+            exit_at_once(0)
         }
         Ok(((ours, theirs), Forked::Parent(child, pidfd))) => {
             drop(theirs);
@@ -113,7 +113,7 @@ pub(super) fn in_namespaces(
 /// The refusal of a run: `userns`.
 pub(super) fn enters(namespaces: &[&str]) -> Result<(), Refusal> {
     match enter::fork(namespaces)? {
-        Forked::Child => std::process::exit(0),
+        Forked::Child => exit_at_once(0),
         Forked::Parent(child, _) => reap(child),
     }
 }

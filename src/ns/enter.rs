@@ -11,7 +11,7 @@ use nix::unistd::{Pid, pipe2, read, write};
 use crate::plan::step::{IdMap, Identity, Ids, Inode, Route};
 use crate::refusal::{Reason, Refusal};
 use crate::sabotage::{Mechanism, stands};
-use crate::sys::process::{Forked, fork_into};
+use crate::sys::process::{Forked, exit_at_once, fork_into};
 
 use super::diagnose;
 
@@ -89,7 +89,7 @@ pub fn idmap_namespace(map: &IdMap) -> Result<OwnedFd, Refusal> {
         Forked::Child => {
             drop(holds);
             let _ = read(&waits, &mut [0]);
-            std::process::exit(0)
+            exit_at_once(0)
         }
         Forked::Parent(pid, _) => Holder {
             pid,

@@ -16,7 +16,7 @@ use nix::unistd::{Pid, setsid};
 
 use crate::refusal::Refusal;
 use crate::sys;
-use crate::sys::process::{Forked, fork_into};
+use crate::sys::process::{Forked, exit_at_once, fork_into};
 
 use super::catalogue::Scene;
 use super::ground::Ground;
@@ -173,7 +173,7 @@ pub(super) fn daemon(lock: &Path) -> anyhow::Result<()> {
             }
             hold(lock)?;
         }
-        std::process::exit(0)
+        exit_at_once(0)
     }
     within(BEGINNING, || holder(lock).is_some());
     Ok(())

@@ -18,7 +18,7 @@ use nix::unistd::{Gid, execv, getgid, getuid, pipe2, setgroups};
 
 use crate::mount::tree::open_plain;
 use crate::sys::mount::{Attributes, move_mount, open_tree, set_private_with};
-use crate::sys::process::{Forked, fork_into, pidfd_send_signal};
+use crate::sys::process::{Forked, exit_at_once, fork_into, pidfd_send_signal};
 
 use super::broker;
 use super::catalogue::Scene;
@@ -89,7 +89,7 @@ fn in_child(attempt: impl FnOnce() -> Outcome) -> Result<String, Errno> {
         Forked::Child => {
             drop(reads);
             let _ = fs::File::from(writes).write_all(shown(&attempt()).as_bytes());
-            std::process::exit(0)
+            exit_at_once(0)
         }
         Forked::Parent(pid, pidfd) => (pid, pidfd),
     };

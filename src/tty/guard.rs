@@ -21,7 +21,7 @@ use nix::unistd::{Pid, read, setpgid, write};
 use crate::ns::stdio;
 use crate::refusal::Refusal;
 use crate::sabotage::{Mechanism, stands};
-use crate::sys::process::{Forked, close_all_but, fork_into, pidfd_send_signal};
+use crate::sys::process::{Forked, close_all_but, exit_at_once, fork_into, pidfd_send_signal};
 
 use super::setup;
 
@@ -60,7 +60,7 @@ impl Guard {
                 if let Ok(terminal) = terminal.try_clone_to_owned() {
                     let _ = become_the_guard(&theirs, &terminal);
                 }
-                std::process::exit(0)
+                exit_at_once(0)
             }
         }
     }
