@@ -116,6 +116,7 @@ const TOLERATED: &[(&str, &str)] = &[
         "sched_getaffinity",
         "std takes the machine for one processor",
     ),
+    ("sched_yield", "pid 1 begins a little later"),
     ("set_robust_list", "libc's own, for threads"),
     ("set_tid_address", "libc's own, for threads"),
     ("sigaltstack", "std doesn't report where a stack ended"),
