@@ -107,8 +107,8 @@ pub(super) fn supervise(supervised: Supervised) -> Result<Ending, Refusal> {
         mut explainer,
         told,
     } = supervised;
-    // All that waits is let go of by the end of this process, which comes next, in one step:
-    // what is behind the door isn't waiting any more, and there is no key where there is none.
+    // The end of this process comes next, and lets go of all descriptors in one step. Only
+    // behind a door are there tasks that must be dropped: the key is wiped with them.
     let has_door = door.is_some();
     let ending = runtime.block_on(async {
         let watched = Watched::new(&jail, channel, signals, caller, &bounds)?;
