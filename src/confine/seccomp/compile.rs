@@ -10,7 +10,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch, sock_filter,
 };
 
-use super::rule::{Answer, Rule, Test};
+use super::rule::{Answer, Call, Rule, Test};
 use super::table::CEILING;
 use crate::plan::command::OnDenial;
 use crate::sabotage::{Mechanism, stands};
@@ -35,11 +35,14 @@ const DATA_ARCH: u32 = 4;
 /// `AUDIT_ARCH_X86_64`, linux/audit.h.
 pub(super) const ARCH: u32 = 0xc000_003e;
 
-/// How many calls of the table a block decides on, at most. When a filter is installed, the
-/// kernel runs it for every number to learn which are always allowed
+/// How many pairs of call and rule a block has, but for what one call has more. When a filter
+/// is installed, the kernel runs it for every number to learn which are always allowed
 /// (seccomp_cache_prepare in kernel/seccomp.c): a program in which each of 460 numbers
 /// passes each test takes most of a start's filter time.
 const BLOCK: usize = 8;
+
+/// A call's number, and a rule that decides on it.
+type Ruled<'rule> = (u32, &'rule Rule);
 
 /// The program for `rules`: a foreign architecture kills the process, a number
 /// above the ceiling is ENOSYS, then a binary search for the number's block, in which are
@@ -50,46 +53,42 @@ const BLOCK: usize = 8;
 /// # Errors
 /// The table has a rule that seccompiler refuses: a bug, and no program.
 pub(super) fn program(rules: &[&Rule], on_denial: OnDenial) -> Result<BpfProgram, BackendError> {
-    let calls = rules.iter().flat_map(|rule| rule.calls);
-    let mut numbers: Vec<u32> = calls
-        .filter_map(|call| call.number.try_into().ok())
-        .collect();
-    numbers.sort_unstable();
-    numbers.dedup();
+    let decided = rules.iter().flat_map(|rule| {
+        // A number that doesn't fit is above the ceiling, and decided on there.
+        let number = |call: &Call| u32::try_from(call.number).unwrap_or(u32::MAX);
+        rule.calls.iter().map(move |call| (number(call), *rule))
+    });
+    let mut pairs: Vec<Ruled> = decided.collect();
+    // Stable: a call's rules stay in the table's order.
+    pairs.sort_by_key(|(number, _)| *number);
     let mut program = prologue();
-    program.append(&mut search(rules, on_denial, &numbers)?);
+    program.append(&mut search(&pairs, on_denial)?);
     Ok(program)
 }
 
-/// Goes on with the half of `numbers` that a number lies in, until it is a block.
-fn search(
-    rules: &[&Rule],
-    on_denial: OnDenial,
-    numbers: &[u32],
-) -> Result<BpfProgram, BackendError> {
-    let (lower, higher) = numbers.split_at(numbers.len() / 2);
-    let (Some(last), true) = (lower.last(), numbers.len() > BLOCK) else {
-        return block(rules, on_denial, numbers);
-    };
-    let mut lower = search(rules, on_denial, lower)?;
+/// Goes on with the half of `pairs` that a number lies in, until it is a block.
+fn search(pairs: &[Ruled], on_denial: OnDenial) -> Result<BpfProgram, BackendError> {
+    let middle = pairs.get(pairs.len() / 2).map_or(0, |(number, _)| *number);
+    // A call's rules are in one half.
+    let (lower, higher) = pairs.split_at(pairs.partition_point(|(number, _)| *number < middle));
+    if pairs.len() <= BLOCK || lower.is_empty() {
+        return block(pairs, on_denial);
+    }
+    let mut lower = search(lower, on_denial)?;
     let mut program = vec![
-        instruction(IF_GREATER, 0, 1, *last),
+        instruction(IF_GREATER, 0, 1, middle - 1),
         instruction(JUMP, 0, 0, distance(0, lower.len() + 1)),
     ];
     program.append(&mut lower);
-    program.append(&mut search(rules, on_denial, higher)?);
+    program.append(&mut search(higher, on_denial)?);
     Ok(program)
 }
 
-/// Decides on these numbers, and allows all others.
-fn block(
-    rules: &[&Rule],
-    on_denial: OnDenial,
-    numbers: &[u32],
-) -> Result<BpfProgram, BackendError> {
-    let mut block = unconditional(rules, numbers);
+/// Decides on these calls, and allows all others.
+fn block(pairs: &[Ruled], on_denial: OnDenial) -> Result<BpfProgram, BackendError> {
+    let mut block = unconditional(pairs);
     for answer in Answer::ALL {
-        append(&mut block, conditional(rules, answer, numbers)?);
+        append(&mut block, conditional(pairs, answer)?);
     }
     block.push(answer_with(&SeccompAction::Allow));
     if on_denial == OnDenial::Ask {
@@ -130,33 +129,23 @@ fn prologue() -> BpfProgram {
 }
 
 /// The block's calls that are always answered, whatever their arguments.
-fn unconditional(rules: &[&Rule], numbers: &[u32]) -> BpfProgram {
+fn unconditional(pairs: &[Ruled]) -> BpfProgram {
     let mut program = Vec::new();
-    for rule in rules.iter().filter(|rule| rule.when.is_empty()) {
-        for &number in numbers.iter().filter(|number| rule.decides_on(**number)) {
-            program.push(instruction(IF_EQUAL, 0, 1, number));
-            program.push(answer_with(&SeccompAction::Errno(rule.answer.errno())));
-        }
+    for (number, rule) in pairs.iter().filter(|(_, rule)| rule.when.is_empty()) {
+        program.push(instruction(IF_EQUAL, 0, 1, *number));
+        program.push(answer_with(&SeccompAction::Errno(rule.answer.errno())));
     }
     program
 }
 
 /// One answer's rules on arguments, for a block, as a program of their own;
 /// empty if there are none.
-fn conditional(
-    rules: &[&Rule],
-    answer: Answer,
-    numbers: &[u32],
-) -> Result<BpfProgram, BackendError> {
+fn conditional(pairs: &[Ruled], answer: Answer) -> Result<BpfProgram, BackendError> {
     let mut chains: BTreeMap<c_long, Vec<SeccompRule>> = BTreeMap::new();
-    for rule in rules.iter().filter(|rule| rule.answer == answer) {
-        for &number in numbers.iter().filter(|number| rule.decides_on(**number)) {
-            for tests in rule.when {
-                chains
-                    .entry(c_long::from(number))
-                    .or_default()
-                    .push(conjunction(tests)?);
-            }
+    for (number, rule) in pairs.iter().filter(|(_, rule)| rule.answer == answer) {
+        for tests in rule.when {
+            let chain = chains.entry(c_long::from(*number)).or_default();
+            chain.push(conjunction(tests)?);
         }
     }
     if chains.is_empty() {

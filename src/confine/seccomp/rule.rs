@@ -126,12 +126,6 @@ impl Rule {
         self.calls.len()
     }
 
-    /// Whether it is about the call of this number.
-    pub(super) fn decides_on(&self, number: u32) -> bool {
-        let mut calls = self.calls.iter();
-        calls.any(|call| call.number == c_long::from(number))
-    }
-
     /// The flag that lifts it, if there is one.
     pub fn remedy(&self) -> Option<&'static str> {
         self.tracing.then_some("--allow-ptrace")
