@@ -126,9 +126,8 @@ fn refused(step: &'static str, errno: Errno) -> Refusal {
 pub fn to_bytes(filter: &[sock_filter]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(size_of_val(filter));
     for step in filter {
-        bytes.extend(step.code.to_ne_bytes());
-        bytes.extend([step.jt, step.jf]);
-        bytes.extend(step.k.to_ne_bytes());
+        let ([code, code_end], [k, k2, k3, k4]) = (step.code.to_ne_bytes(), step.k.to_ne_bytes());
+        bytes.extend_from_slice(&[code, code_end, step.jt, step.jf, k, k2, k3, k4]);
     }
     bytes
 }
@@ -136,17 +135,14 @@ pub fn to_bytes(filter: &[sock_filter]) -> Vec<u8> {
 /// None where an instruction isn't whole, or there is none.
 fn from_bytes(bytes: &[u8]) -> Option<BpfProgram> {
     let (steps, rest) = bytes.as_chunks::<STEP>();
-    let step = |bytes: &[u8; STEP]| {
-        let ([code, code_end, jt, jf], k) = bytes.split_first_chunk()?;
-        Some(sock_filter {
-            code: u16::from_ne_bytes([*code, *code_end]),
-            jt: *jt,
-            jf: *jf,
-            k: u32::from_ne_bytes(k.try_into().ok()?),
-        })
+    let step = |&[code, code_end, jt, jf, ref k @ ..]: &[u8; STEP]| sock_filter {
+        code: u16::from_ne_bytes([code, code_end]),
+        jt,
+        jf,
+        k: u32::from_ne_bytes(*k),
     };
     let is_whole = rest.is_empty() && !steps.is_empty();
-    is_whole.then(|| steps.iter().map(step).collect())?
+    is_whole.then(|| steps.iter().map(step).collect())
 }
 
 #[cfg(test)]
