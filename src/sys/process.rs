@@ -93,8 +93,8 @@ pub fn close_all_but<'fd>(keep: impl IntoIterator<Item = BorrowedFd<'fd>>) -> Re
     Ok(())
 }
 
-/// Ends this process at once: _exit(2). Nothing that std has set up is taken down, or
-/// written out; a child of the fork has written nothing through it.
+/// Ends this process at once: _exit(2). Nothing that std has set up is taken down, and what
+/// waits in its buffers isn't written: for those who write nothing through it.
 pub fn exit_at_once(code: u8) -> ! {
     // SAFETY: it has no conditions, and never returns.
     unsafe { libc::_exit(i32::from(code)) }
