@@ -11,6 +11,7 @@ use seccompiler::{
 };
 
 use super::rule::{Answer, Call, Rule, Test};
+use super::shorten::shorten;
 use super::table::CEILING;
 use crate::plan::command::OnDenial;
 use crate::sabotage::{Mechanism, stands};
@@ -63,7 +64,7 @@ pub(super) fn program(rules: &[&Rule], on_denial: OnDenial) -> Result<BpfProgram
     pairs.sort_by_key(|(number, _)| *number);
     let mut program = prologue();
     program.append(&mut search(&pairs, on_denial)?);
-    Ok(program)
+    Ok(shorten(program))
 }
 
 /// Goes on with the half of `pairs` that a number lies in, until it is a block.
@@ -200,6 +201,6 @@ fn answer_with(action: &SeccompAction) -> sock_filter {
     instruction(RETURN, 0, 0, action.clone().into())
 }
 
-fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
+pub(super) fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }

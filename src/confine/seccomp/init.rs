@@ -10,6 +10,8 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch,
 };
 
+use super::shorten::shorten;
+
 /// Allowed with any arguments.
 const ALLOWED: &[c_long] = &[
     // Waiting for signals and children, and passing signals on.
@@ -62,11 +64,11 @@ pub(super) fn program() -> Result<BpfProgram, BackendError> {
             SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(exec), 0)?;
         rules.insert(call, vec![SeccompRule::new(vec![no_exec])?]);
     }
-    SeccompFilter::new(
+    let filter = SeccompFilter::new(
         rules,
         SeccompAction::KillProcess,
         SeccompAction::Allow,
         TargetArch::x86_64,
-    )?
-    .try_into()
+    )?;
+    filter.try_into().map(shorten)
 }

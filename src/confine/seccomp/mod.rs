@@ -12,6 +12,7 @@ mod init;
 #[cfg(test)]
 mod interpreter;
 mod rule;
+mod shorten;
 mod table;
 #[cfg(test)]
 mod tests;
