@@ -1,5 +1,6 @@
 //! Whom TLS trusts.
 
+use std::env;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ pub fn parse_pem(bytes: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static
 /// The host's roots, the bundled ones where it has none, and `extra`. TLS 1.2 and
 /// 1.3 by ring, no client certificate, resumption in memory, ALPN http/1.1.
 ///
-/// Reads and parses the host's roots: some milliseconds.
+/// Reads and parses the host's roots: a millisecond.
 ///
 /// # Errors
 /// `broker` where SSL_CERT_FILE or SSL_CERT_DIR is set and yields nothing: the
@@ -47,15 +48,12 @@ pub fn parse_pem(bytes: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static
 pub fn client_config(extra: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, Refusal> {
     let mut roots = RootCertStore::empty();
     // Some hosts carry certificates that no verifier reads; they just aren't trusted.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots.add_parsable_certificates(of_the_host());
     if roots.is_empty() {
-        if let Some(name) = ROOT_VARIABLES
-            .iter()
-            .find(|name| std::env::var_os(name).is_some())
-        {
+        if let Some(name) = named() {
             return Err(
                 Refusal::new(Reason::Broker, "read the host's root certificates")
-                    .about(*name)
+                    .about(name)
                     .remedy("point it at PEM certificates, or unset it"),
             );
         }
@@ -63,6 +61,26 @@ pub fn client_config(extra: &[CertificateDer<'static>]) -> Result<Arc<ClientConf
     }
     roots.add_parsable_certificates(extra.iter().cloned());
     trusting(roots)
+}
+
+/// The variable that names roots, if there is one.
+fn named() -> Option<&'static str> {
+    let mut names = ROOT_VARIABLES.into_iter();
+    names.find(|name| env::var_os(name).is_some())
+}
+
+/// What the variables name; else what is in the file that the distribution keeps all of its
+/// roots in; else what is in its folder. Where there are both, they hold the same
+/// certificates, and the folder has each in a file of its own: some hundred to open.
+fn of_the_host() -> Vec<CertificateDer<'static>> {
+    let file = openssl_probe::probe().cert_file;
+    if let (None, Some(file)) = (named(), file) {
+        let found = rustls_native_certs::load_certs_from_paths(Some(&file), None).certs;
+        if !found.is_empty() {
+            return found;
+        }
+    }
+    rustls_native_certs::load_native_certs().certs
 }
 
 /// The configuration with exactly these roots.
