@@ -1,9 +1,9 @@
 /* Counts the instructions of a command and of all its processes, each until it executes
- * something else or ends: a single step each (ptrace(2)). Works where no counters can be
- * had, and in the jail, which valgrind can't enter. An instruction with a rep prefix counts
- * once a repetition; the kernel's own don't count.
+ * something else or ends, and the pages that they lie in: a single step each (ptrace(2)).
+ * Works where no counters can be had, and in the jail, which valgrind can't enter. An
+ * instruction with a rep prefix counts once a repetition; the kernel's own don't count.
  *
- * usage: count COMMAND [ARGUMENT...]; prints a line `INSTRUCTIONS` a process, in the
+ * usage: count COMMAND [ARGUMENT...]; prints a line `INSTRUCTIONS PAGES` a process, in the
  * order of their start, and ends with the command's exit code.
  */
 #define _GNU_SOURCE
@@ -13,12 +13,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST = 64, CHILDREN = PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK };
+enum { MOST = 64, PAGES = 1 << 14, CHILDREN = PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK };
 
-static struct { pid_t pid; long steps; int begun; } processes[MOST];
+/* `seen`: a hash table of page numbers, 0 where nothing is. */
+static struct { pid_t pid; long steps, pages; int begun; unsigned long seen[PAGES]; } processes[MOST];
 static int known;
 
 static int place_of(pid_t pid) {
@@ -27,6 +29,16 @@ static int place_of(pid_t pid) {
   if (known == MOST) errx(1, "too many processes");
   processes[known].pid = pid;
   return known++;
+}
+
+static void see_page(int index) {
+  struct user_regs_struct at;
+  if (ptrace(PTRACE_GETREGS, processes[index].pid, 0, &at) < 0) return; /* It was killed. */
+  unsigned long page = at.rip >> 12, place = page % PAGES;
+  while (processes[index].seen[place] && processes[index].seen[place] != page) place = (place + 1) % PAGES;
+  if (processes[index].seen[place]) return;
+  processes[index].seen[place] = page;
+  if (++processes[index].pages == PAGES / 2) errx(1, "too many pages");
 }
 
 static void step(pid_t pid, int with) {
@@ -44,6 +56,7 @@ static void stopped(int index, int status, int is_first) {
   }
   if (event || with == SIGTRAP) {
     processes[index].steps += !event;
+    see_page(index);
     with = 0;
   } else if (with == SIGSTOP && !processes[index].begun) {
     with = 0;
@@ -81,6 +94,6 @@ int main(int count, char **words) {
   if (status >> 8 != (SIGTRAP | PTRACE_EVENT_EXEC << 8)) errx(1, "%s isn't executed", words[1]);
   stopped(place_of(first), status, 1);
   int code = follow(first);
-  for (int index = 0; index < known; index++) printf("%ld\n", processes[index].steps);
+  for (int index = 0; index < known; index++) printf("%ld %ld\n", processes[index].steps, processes[index].pages);
   return code;
 }

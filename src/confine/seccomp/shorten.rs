@@ -4,7 +4,7 @@
 
 use seccompiler::{BpfProgram, sock_filter};
 
-use super::compile::{JUMP, LOAD, instruction};
+use super::compile::{JUMP, LOAD, RETURN, instruction};
 
 // Classes of instructions, linux/bpf_common.h.
 const CLASS: u16 = 0x07;
@@ -15,14 +15,6 @@ const CLASS_RETURN: u16 = 0x06; // BPF_RET
 /// the other is written.
 const REACH: usize = 250;
 
-/// Where an instruction goes on. All jumps go forward.
-#[derive(Clone, Copy)]
-enum Next {
-    Nowhere,
-    To(usize),
-    Either(usize, usize),
-}
-
 /// What an instruction is there for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
@@ -30,7 +22,12 @@ enum Role {
     Unreached,
     /// It only goes on: a jump, or a load of what is loaded.
     Idle,
-    Works,
+    /// It goes on one of two ways.
+    Test,
+    /// It ends the program with its `k`.
+    Return,
+    /// Another; it goes on to the next.
+    Step,
 }
 
 /// What the accumulator holds before an instruction.
@@ -44,116 +41,100 @@ enum Held {
     Unknown,
 }
 
-/// A program that decides on every call as this one does. What the kernel would refuse,
-/// a jump out of the program, is left as it is.
+/// A program that decides on every call as this one does. What has a way out of it, which
+/// the kernel would refuse, or a return of the accumulator is left as it is.
 pub(super) fn shorten(program: BpfProgram) -> BpfProgram {
     shorter(&program).unwrap_or(program)
 }
 
 fn shorter(program: &[sock_filter]) -> Option<BpfProgram> {
-    let mut nexts = nexts(program)?;
-    let roles = roles(program, &nexts);
-    // From the end, so that where a jump goes on is known.
-    for at in (0..program.len()).rev() {
-        nexts[at] = match nexts[at] {
-            Next::Nowhere => Next::Nowhere,
-            Next::To(to) => Next::To(follow(&nexts, &roles, to)),
-            Next::Either(yes, no) => {
-                Next::Either(follow(&nexts, &roles, yes), follow(&nexts, &roles, no))
-            }
-        };
-    }
-    let mut writer = Writer::new(program, &nexts);
-    for at in (0..program.len()).rev() {
-        if roles[at] == Role::Works {
-            writer.put(at)?;
+    let roles = roles(program)?;
+    let mut writer = Writer::new(program, &roles);
+    for (at, role) in roles.iter().enumerate().rev() {
+        match role {
+            Role::Unreached => {}
+            Role::Idle => writer.stands_for[at] = writer.stands_for[beyond(program, at)?],
+            Role::Test | Role::Return | Role::Step => writer.put(at)?,
         }
     }
     // Nothing is left to write, but where the program is one return.
-    writer.near(follow(&nexts, &roles, 0))?;
+    writer.near(*writer.stands_for.first()?)?;
     writer.written.reverse();
     Some(writer.written)
 }
 
-/// The instruction itself, or the next that does something.
-fn follow(nexts: &[Next], roles: &[Role], at: usize) -> usize {
-    match nexts[at] {
-        Next::To(further) if roles[at] == Role::Idle => further,
-        _ => at,
-    }
-}
-
-/// None if one lies outside, or there is no instruction.
-fn nexts(program: &[sock_filter]) -> Option<Vec<Next>> {
-    program.first()?;
-    let inside = |to: usize| (to < program.len()).then_some(to);
-    let next = |(at, step): (usize, &sock_filter)| {
-        Some(match (step.code & CLASS, step.code) {
-            (CLASS_RETURN, _) => Next::Nowhere,
-            (_, JUMP) => Next::To(inside(at + 1 + usize::try_from(step.k).ok()?)?),
-            (CLASS_JUMP, _) => Next::Either(
-                inside(at + 1 + usize::from(step.jt))?,
-                inside(at + 1 + usize::from(step.jf))?,
-            ),
-            _ => Next::To(inside(at + 1)?),
-        })
+/// Where an instruction that isn't a test goes on.
+fn beyond(program: &[sock_filter], at: usize) -> Option<usize> {
+    let distance = match program[at].code {
+        JUMP => usize::try_from(program[at].k).ok()?,
+        _ => 0,
     };
-    program.iter().enumerate().map(next).collect()
+    at.checked_add(1)?.checked_add(distance)
 }
 
-fn roles(program: &[sock_filter], nexts: &[Next]) -> Vec<Role> {
+/// All ways go forward, so that whatever leads to an instruction was seen before it. None
+/// if one leads out of the program.
+fn roles(program: &[sock_filter]) -> Option<Vec<Role>> {
     let mut before = vec![Held::Unreached; program.len()];
-    before[0] = Held::Unknown;
+    *before.first_mut()? = Held::Unknown;
     let mut roles = vec![Role::Unreached; program.len()];
     for (at, step) in program.iter().enumerate() {
-        let after = match step.code {
-            _ if before[at] == Held::Unreached => continue,
-            LOAD => Held::Word(step.k),
-            code if code & CLASS == CLASS_JUMP => before[at],
-            _ => Held::Unknown,
+        let held = before[at];
+        if held == Held::Unreached {
+            continue;
+        }
+        let (role, holds) = match (step.code, step.code & CLASS) {
+            (JUMP, _) => (Role::Idle, held),
+            (LOAD, _) if held == Held::Word(step.k) => (Role::Idle, held),
+            (LOAD, _) => (Role::Step, Held::Word(step.k)),
+            (_, CLASS_JUMP) => (Role::Test, held),
+            (RETURN, _) => (Role::Return, held),
+            (_, CLASS_RETURN) => return None,
+            _ => (Role::Step, Held::Unknown),
         };
-        let is_held = step.code == LOAD && after == before[at];
-        roles[at] = if step.code == JUMP || is_held {
-            Role::Idle
-        } else {
-            Role::Works
-        };
-        let mut lead = |to: usize| {
-            before[to] = match before[to] {
-                Held::Unreached => after,
-                other if other == after => after,
-                _ => Held::Unknown,
-            };
-        };
-        match nexts[at] {
-            Next::Nowhere => {}
-            Next::To(to) => lead(to),
-            Next::Either(yes, no) => {
-                lead(yes);
-                lead(no);
+        roles[at] = role;
+        match role {
+            Role::Return => {}
+            Role::Test => {
+                lead(&mut before, at + 1 + usize::from(step.jt), holds)?;
+                lead(&mut before, at + 1 + usize::from(step.jf), holds)?;
             }
+            _ => lead(&mut before, beyond(program, at)?, holds)?,
         }
     }
-    roles
+    Some(roles)
 }
 
-/// Writes a program from its end, where all that an instruction jumps to stands already.
+fn lead(before: &mut [Held], to: usize, holds: Held) -> Option<()> {
+    let held = before.get_mut(to)?;
+    if *held == Held::Unreached {
+        *held = holds;
+    } else if *held != holds {
+        *held = Held::Unknown;
+    }
+    Some(())
+}
+
+/// Writes a program from its end, where all that an instruction leads to stands already.
 struct Writer<'program> {
     program: &'program [sock_filter],
-    nexts: &'program [Next],
+    roles: &'program [Role],
+    /// Of an idle instruction, the next that isn't; of another, itself.
+    stands_for: Vec<usize>,
     /// The last one first.
     written: BpfProgram,
     /// How many were written when an instruction, or a jump to it, had been; 0 before that.
     places: Vec<usize>,
     /// The same for the nearest of equal returns.
-    returns: Vec<(sock_filter, usize)>,
+    returns: Vec<(u32, usize)>,
 }
 
 impl<'program> Writer<'program> {
-    fn new(program: &'program [sock_filter], nexts: &'program [Next]) -> Self {
+    fn new(program: &'program [sock_filter], roles: &'program [Role]) -> Self {
         Writer {
             program,
-            nexts,
+            roles,
+            stands_for: (0..program.len()).collect(),
             written: Vec::with_capacity(program.len()),
             places: vec![0; program.len()],
             returns: Vec::new(),
@@ -161,22 +142,23 @@ impl<'program> Writer<'program> {
     }
 
     /// Writes one, and before it what its jumps don't reach. Returns are written where they
-    /// are jumped to.
+    /// are led to.
     fn put(&mut self, at: usize) -> Option<()> {
         let mut step = self.program[at].clone();
-        match self.nexts[at] {
-            Next::Nowhere => return Some(()),
-            Next::To(to) => {
-                let place = self.near(to)?;
-                let distance = self.written.len() - place;
+        match self.roles[at] {
+            Role::Return => return Some(()),
+            Role::Test => {
+                let yes = self.near(self.stands_for[at + 1 + usize::from(step.jt)])?;
+                let no = self.near(self.stands_for[at + 1 + usize::from(step.jf)])?;
+                step.jt = u8::try_from(self.written.len() - yes).ok()?;
+                step.jf = u8::try_from(self.written.len() - no).ok()?;
+            }
+            _ => {
+                let next = self.near(self.stands_for[at + 1])?;
+                let distance = self.written.len() - next;
                 if distance > 0 {
                     self.jump(distance)?;
                 }
-            }
-            Next::Either(yes, no) => {
-                let (yes, no) = (self.near(yes)?, self.near(no)?);
-                step.jt = u8::try_from(self.written.len() - yes).ok()?;
-                step.jf = u8::try_from(self.written.len() - no).ok()?;
             }
         }
         self.written.push(step);
@@ -187,24 +169,27 @@ impl<'program> Writer<'program> {
     /// The place of an instruction that does what this one does, and that the next one
     /// to be written reaches.
     fn near(&mut self, to: usize) -> Option<usize> {
-        let Next::Nowhere = self.nexts[to] else {
-            let distance = self.written.len() - self.places[to];
-            if distance > REACH {
-                self.jump(distance)?;
-                self.places[to] = self.written.len();
-            }
-            return Some(self.places[to]);
-        };
-        let step = &self.program[to];
-        let equal = self.returns.iter_mut().find(|(other, _)| other == step);
+        if self.roles[to] == Role::Return {
+            return Some(self.near_return(&self.program[to]));
+        }
+        let distance = self.written.len() - self.places[to];
+        if distance > REACH {
+            self.jump(distance)?;
+            self.places[to] = self.written.len();
+        }
+        Some(self.places[to])
+    }
+
+    fn near_return(&mut self, step: &sock_filter) -> usize {
         let place = self.written.len() + 1;
-        match equal {
-            Some((_, known)) if place - *known <= REACH => return Some(*known),
+        let known = self.returns.iter_mut().find(|(k, _)| *k == step.k);
+        match known {
+            Some((_, known)) if place - *known <= REACH => return *known,
             Some((_, known)) => *known = place,
-            None => self.returns.push((step.clone(), place)),
+            None => self.returns.push((step.k, place)),
         }
         self.written.push(step.clone());
-        Some(place)
+        place
     }
 
     fn jump(&mut self, distance: usize) -> Option<()> {
@@ -216,7 +201,7 @@ impl<'program> Writer<'program> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::compile::{IF_EQUAL, RETURN};
+    use super::super::compile::IF_EQUAL;
     use super::super::interpreter::{Data, run};
     use super::*;
 
@@ -334,11 +319,7 @@ mod tests {
         ] {
             assert_eq!(shorten(program.clone()), program);
         }
-        assert_eq!(
-            shorten(vec![answer(3), load(0)]),
-            [answer(3), load(0)],
-            "no end, though never reached"
-        );
+        assert_eq!(shorten(vec![answer(3), load(0)]), [answer(3)]);
         assert_eq!(shorten(vec![jump(0), answer(3)]), [answer(3)]);
         let plain = vec![load(0), answer(3)];
         assert_eq!(shorten(plain.clone()), plain);
