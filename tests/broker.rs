@@ -38,6 +38,8 @@ mod memory;
 mod mutated;
 #[path = "broker/ready.rs"]
 mod ready;
+#[path = "broker/roots.rs"]
+mod roots;
 #[path = "broker/runs.rs"]
 mod runs;
 #[path = "broker/shim.rs"]
