@@ -28,8 +28,10 @@ static const long OPTIONS = PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC | CHILDREN;
 
 /* A thread has its process's number and breakpoints. */
 static struct { pid_t pid; int process; } threads[MOST];
-static struct { unsigned char *has, *code; } processes[MOST];
-static int known, begun;
+static int known;
+/* Where a process has a breakpoint still. */
+static unsigned char *processes[MOST];
+static int begun;
 /* The span that the functions lie in, as it is in the file; which bytes begin one. */
 static unsigned char *original, *begins;
 static unsigned long base, from, span;
@@ -87,8 +89,8 @@ static int begin(pid_t pid) {
   unsigned char *code = malloc(span);
   for (unsigned long index = 0; index < span; index++) code[index] = begins[index] ? BREAKPOINT : original[index];
   memory(pid, code, base + from, span, 1);
-  processes[begun].code = code;
-  processes[begun].has = memcpy(malloc(span), begins, span);
+  free(code);
+  processes[begun] = memcpy(malloc(span), begins, span);
   return begun++;
 }
 
@@ -97,8 +99,8 @@ static int hit(pid_t pid, int process) {
   if (ptrace(PTRACE_GETREGS, pid, 0, &at) < 0) err(1, "registers");
   unsigned long place = at.rip - 1 - base - from;
   if (place >= span || !begins[place]) return 0;
-  if (processes[process].has[place]) {
-    processes[process].has[place] = 0;
+  if (processes[process][place]) {
+    processes[process][place] = 0;
     memory(pid, original + place, base + from + place, 1, 1);
     fprintf(result, "%d %lx\n", process, from + place);
   }
@@ -107,11 +109,13 @@ static int hit(pid_t pid, int process) {
   return 1;
 }
 
-static void learn(pid_t pid) {
-  if (known == MOST) errx(1, "too many threads");
+static int learn(pid_t pid) {
   pid_t leader = leader_of(pid);
-  threads[known].process = leader == pid ? begin(pid) : threads[thread_of(leader)].process;
-  threads[known++].pid = pid;
+  int index = thread_of(leader);
+  if (known == MOST || (leader != pid && index < 0)) errx(1, "too many threads, or one without a process");
+  threads[known].process = leader == pid ? begin(pid) : threads[index].process;
+  threads[known].pid = pid;
+  return known++;
 }
 
 /* What one stop says; goes on with the thread, or leaves it alone. */
@@ -121,7 +125,7 @@ static void stopped(pid_t pid, int status) {
     ptrace(PTRACE_DETACH, pid, 0, 0);
     return;
   }
-  if (index < 0) learn(pid);
+  if (index < 0) index = learn(pid);
   /* Nobody is stopped here but by us. */
   if (event || with == SIGSTOP || (with == SIGTRAP && hit(pid, threads[index].process))) with = 0;
   /* It may have been killed since. */
