@@ -3,16 +3,16 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::common::folder::Folder;
-use crate::common::host::{is_root, program};
+use crate::common::host::path_str;
+use crate::common::jail::probe_binary;
 use crate::common::upstream::ok;
 use crate::common::{Broker, Upstream};
 use crate::hostile::get;
 
 const PLACE: &str = "/etc/ssl/certs";
-const OVER: &str = r#"mount --bind "$1" /etc/ssl/certs; shift; exec "$@""#;
 
 /// What a broker answers whose host keeps its roots in this folder.
 fn answer(certificates: &Path, upstream: &Upstream, variable: Option<(&str, &str)>) -> u16 {
@@ -24,12 +24,9 @@ fn answer(certificates: &Path, upstream: &Upstream, variable: Option<(&str, &str
     let stranger = Upstream::start(|_| ok(""));
     let start = Broker::to(&upstream.url(), &stranger.ca_file());
     let groom_ns = start.command();
-    let mut command = program("unshare", "util-linux");
-    command.arg("--mount");
-    if !is_root() {
-        command.args(["--user", "--map-root-user"]);
-    }
-    command.args(["sh", "-ec", OVER, "sh"]).arg(certificates);
+    let over = format!("bind:{}:{PLACE}", path_str(certificates));
+    let mut command = Command::new(probe_binary());
+    command.args(["mounts", &over, "--"]);
     command
         .arg(groom_ns.get_program())
         .args(groom_ns.get_args());
