@@ -1,26 +1,29 @@
 /* Counts the instructions of a command and of all its processes, each until it executes
- * something else or ends, and the pages that they lie in: a single step each (ptrace(2)).
- * Works where no counters can be had, and in the jail, which valgrind can't enter. An
- * instruction with a rep prefix counts once a repetition; the kernel's own don't count.
+ * something else or ends, and the stretches of 64 KiB that they lie in: a single step each
+ * (ptrace(2)). Works where no counters can be had, and in the jail, which valgrind can't
+ * enter. An instruction with a rep prefix counts once a repetition; the kernel's own don't
+ * count. Addresses aren't randomized, so that the stretches are the same each time.
  *
- * usage: count COMMAND [ARGUMENT...]; prints a line `INSTRUCTIONS PAGES` a process, in the
- * order of their start, and ends with the command's exit code.
+ * usage: count COMMAND [ARGUMENT...]; prints a line `INSTRUCTIONS STRETCHES` a process, in
+ * the order of their start, and ends with the command's exit code.
  */
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/personality.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST = 64, PAGES = 1 << 14, CHILDREN = PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK };
+enum { MOST = 64, SLOTS = 1 << 12, CHILDREN = PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK };
 
-/* `seen`: a hash table of page numbers, 0 where nothing is. */
-static struct { pid_t pid; long steps, pages; int begun; unsigned long seen[PAGES]; } processes[MOST];
+/* `seen`: a hash table of numbers of stretches, 0 where nothing is. */
+static struct { pid_t pid; long steps, stretches; int begun; unsigned long seen[SLOTS]; } processes[MOST];
 static int known;
 
 static int place_of(pid_t pid) {
@@ -31,14 +34,15 @@ static int place_of(pid_t pid) {
   return known++;
 }
 
-static void see_page(int index) {
-  struct user_regs_struct at;
-  if (ptrace(PTRACE_GETREGS, processes[index].pid, 0, &at) < 0) return; /* It was killed. */
-  unsigned long page = at.rip >> 12, place = page % PAGES;
-  while (processes[index].seen[place] && processes[index].seen[place] != page) place = (place + 1) % PAGES;
-  if (processes[index].seen[place]) return;
-  processes[index].seen[place] = page;
-  if (++processes[index].pages == PAGES / 2) errx(1, "too many pages");
+static void see_place(int index) {
+  errno = 0;
+  unsigned long rip = ptrace(PTRACE_PEEKUSER, processes[index].pid, offsetof(struct user, regs.rip), 0);
+  if (errno) return; /* It was killed. */
+  unsigned long stretch = rip >> 16, slot = stretch % SLOTS, *seen = processes[index].seen;
+  while (seen[slot] && seen[slot] != stretch) slot = (slot + 1) % SLOTS;
+  if (seen[slot]) return;
+  seen[slot] = stretch;
+  if (++processes[index].stretches == SLOTS / 2) errx(1, "too much code");
 }
 
 static void step(pid_t pid, int with) {
@@ -56,7 +60,7 @@ static void stopped(int index, int status, int is_first) {
   }
   if (event || with == SIGTRAP) {
     processes[index].steps += !event;
-    see_page(index);
+    see_place(index);
     with = 0;
   } else if (with == SIGSTOP && !processes[index].begun) {
     with = 0;
@@ -81,6 +85,7 @@ int main(int count, char **words) {
   if (count < 2) errx(2, "usage: count COMMAND [ARGUMENT...]");
   pid_t first = fork();
   if (first == 0) {
+    if (personality(ADDR_NO_RANDOMIZE) < 0) err(1, "personality");
     ptrace(PTRACE_TRACEME, 0, 0, 0);
     raise(SIGSTOP);
     execv(words[1], words + 1);
@@ -94,6 +99,6 @@ int main(int count, char **words) {
   if (status >> 8 != (SIGTRAP | PTRACE_EVENT_EXEC << 8)) errx(1, "%s isn't executed", words[1]);
   stopped(place_of(first), status, 1);
   int code = follow(first);
-  for (int index = 0; index < known; index++) printf("%ld %ld\n", processes[index].steps, processes[index].pages);
+  for (int index = 0; index < known; index++) printf("%ld %ld\n", processes[index].steps, processes[index].stretches);
   return code;
 }

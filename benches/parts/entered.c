@@ -7,7 +7,7 @@
  * hides from its user it hides from a tracer of that user too. OFFSETS is a file with a
  * function's hexadecimal offset from the load address in each line. Writes a line
  * `PROCESS OFFSET` to RESULT for each function entered, in that order, and ends with the
- * program's exit code. Processes are numbered in the order of their start.
+ * program's exit code. Processes are numbered in the order in which they first stop.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -99,11 +99,10 @@ static int hit(pid_t pid, int process) {
   if (ptrace(PTRACE_GETREGS, pid, 0, &at) < 0) err(1, "registers");
   unsigned long place = at.rip - 1 - base - from;
   if (place >= span || !begins[place]) return 0;
-  if (processes[process][place]) {
-    processes[process][place] = 0;
-    memory(pid, original + place, base + from + place, 1, 1);
-    fprintf(result, "%d %lx\n", process, from + place);
-  }
+  /* Always: a child that shares its parent's memory has set them there again. */
+  memory(pid, original + place, base + from + place, 1, 1);
+  if (processes[process][place]) fprintf(result, "%d %lx\n", process, from + place);
+  processes[process][place] = 0;
   at.rip--;
   if (ptrace(PTRACE_SETREGS, pid, 0, &at) < 0) err(1, "registers");
   return 1;

@@ -30,14 +30,12 @@ fn answer(certificates: &Path, upstream: &Upstream, variable: Option<(&str, &str
     command
         .arg(groom_ns.get_program())
         .args(groom_ns.get_args());
-    for name in [
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "HTTPS_PROXY",
-        "https_proxy",
-    ] {
+    for (name, _) in groom_ns.get_envs().filter(|(_, value)| value.is_none()) {
         command.env_remove(name);
     }
+    command
+        .env_remove("SSL_CERT_FILE")
+        .env_remove("SSL_CERT_DIR");
     command.envs(variable);
     command
         .stdin(Stdio::null())
@@ -57,7 +55,9 @@ fn a_file_of_all_roots_is_all_that_is_read() {
     copy(&of_the_folder, "one.pem");
     let at = |upstream, variable| answer(&folder.path(""), upstream, variable);
 
-    // Without such a file the folder counts: the control.
+    // Without such a file, or where it is empty, the folder counts: the control.
+    assert_eq!(at(&of_the_folder, None), 200);
+    fs::write(folder.path("ca-certificates.crt"), "").expect("a folder of our own");
     assert_eq!(at(&of_the_folder, None), 200);
     assert_eq!(at(&of_the_file, None), 502);
 

@@ -40,7 +40,7 @@ pub fn parse_pem(bytes: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static
 /// The host's roots, the bundled ones where it has none, and `extra`. TLS 1.2 and
 /// 1.3 by ring, no client certificate, resumption in memory, ALPN http/1.1.
 ///
-/// Reads and parses the host's roots: a millisecond.
+/// Reads and parses the host's roots: a millisecond, and some more for a folder.
 ///
 /// # Errors
 /// `broker` where SSL_CERT_FILE or SSL_CERT_DIR is set and yields nothing: the
@@ -70,11 +70,12 @@ fn named() -> Option<&'static str> {
 }
 
 /// What the variables name; else what is in the file that the distribution keeps all of its
-/// roots in; else what is in its folder. Where there are both, they hold the same
-/// certificates, and the folder has each in a file of its own: some hundred to open.
+/// roots in; else, where that yields none, what is in its folder too. As a rule both hold
+/// the same certificates, and the folder has each in a file of its own: some hundred to open.
 fn of_the_host() -> Vec<CertificateDer<'static>> {
-    let file = openssl_probe::probe().cert_file;
-    if let (None, Some(file)) = (named(), file) {
+    if named().is_none()
+        && let Some(file) = openssl_probe::probe().cert_file
+    {
         let found = rustls_native_certs::load_certs_from_paths(Some(&file), None).certs;
         if !found.is_empty() {
             return found;

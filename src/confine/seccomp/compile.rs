@@ -29,6 +29,8 @@ pub(super) const RETURN: u16 = 0x06; // BPF_RET | BPF_K
 pub(super) const JUMP: u16 = 0x05; // BPF_JMP | BPF_JA
 pub(super) const IF_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
 pub(super) const IF_GREATER: u16 = 0x25; // BPF_JMP | BPF_JGT | BPF_K
+pub(super) const IF_NOT_LESS: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
+pub(super) const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
 
 /// Offsets in `struct seccomp_data`, linux/seccomp.h.
 const DATA_NR: u32 = 0;

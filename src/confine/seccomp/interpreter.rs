@@ -2,10 +2,7 @@
 
 use seccompiler::sock_filter;
 
-use super::compile::{ARCH, IF_EQUAL, IF_GREATER, JUMP, LOAD, RETURN};
-
-const IF_NOT_LESS: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
-const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
+use super::compile::{AND, ARCH, IF_EQUAL, IF_GREATER, IF_NOT_LESS, JUMP, LOAD, RETURN};
 
 /// `struct seccomp_data`, linux/seccomp.h, as 32-bit words in memory order.
 #[derive(Clone, Copy)]

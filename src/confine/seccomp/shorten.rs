@@ -4,16 +4,11 @@
 
 use seccompiler::{BpfProgram, sock_filter};
 
-use super::compile::{JUMP, LOAD, RETURN, instruction};
+use super::compile::{AND, IF_EQUAL, IF_GREATER, IF_NOT_LESS, JUMP, LOAD, RETURN, instruction};
 
-// Classes of instructions, linux/bpf_common.h.
-const CLASS: u16 = 0x07;
-const CLASS_JUMP: u16 = 0x05; // BPF_JMP
-const CLASS_RETURN: u16 = 0x06; // BPF_RET
-
-/// How far a test jumps, at most: 255, less what may come between it and one target while
-/// the other is written.
-const REACH: usize = 250;
+/// How far a test jumps, at most: 255, less the one instruction that may come between it
+/// and one target while the other is written.
+const REACH: usize = 254;
 
 /// What an instruction is there for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,10 +36,12 @@ enum Held {
     Unknown,
 }
 
-/// A program that decides on every call as this one does. What has a way out of it, which
-/// the kernel would refuse, or a return of the accumulator is left as it is.
+/// A program that decides on every call as this one does, and isn't longer. One with an
+/// instruction that seccompiler doesn't write, or that is led out of, is left as it is.
 pub(super) fn shorten(program: BpfProgram) -> BpfProgram {
-    shorter(&program).unwrap_or(program)
+    shorter(&program)
+        .filter(|short| short.len() <= program.len())
+        .unwrap_or(program)
 }
 
 fn shorter(program: &[sock_filter]) -> Option<BpfProgram> {
@@ -73,7 +70,7 @@ fn beyond(program: &[sock_filter], at: usize) -> Option<usize> {
 }
 
 /// All ways go forward, so that whatever leads to an instruction was seen before it. None
-/// if one leads out of the program.
+/// if one leads out of the program, or to an unknown instruction.
 fn roles(program: &[sock_filter]) -> Option<Vec<Role>> {
     let mut before = vec![Held::Unreached; program.len()];
     *before.first_mut()? = Held::Unknown;
@@ -83,14 +80,14 @@ fn roles(program: &[sock_filter]) -> Option<Vec<Role>> {
         if held == Held::Unreached {
             continue;
         }
-        let (role, holds) = match (step.code, step.code & CLASS) {
-            (JUMP, _) => (Role::Idle, held),
-            (LOAD, _) if held == Held::Word(step.k) => (Role::Idle, held),
-            (LOAD, _) => (Role::Step, Held::Word(step.k)),
-            (_, CLASS_JUMP) => (Role::Test, held),
-            (RETURN, _) => (Role::Return, held),
-            (_, CLASS_RETURN) => return None,
-            _ => (Role::Step, Held::Unknown),
+        let (role, holds) = match step.code {
+            JUMP => (Role::Idle, held),
+            LOAD if held == Held::Word(step.k) => (Role::Idle, held),
+            LOAD => (Role::Step, Held::Word(step.k)),
+            AND => (Role::Step, Held::Unknown),
+            IF_EQUAL | IF_GREATER | IF_NOT_LESS => (Role::Test, held),
+            RETURN => (Role::Return, held),
+            _ => return None,
         };
         roles[at] = role;
         match role {
@@ -115,7 +112,8 @@ fn lead(before: &mut [Held], to: usize, holds: Held) -> Option<()> {
     Some(())
 }
 
-/// Writes a program from its end, where all that an instruction leads to stands already.
+/// Writes a program from its end, where all that an instruction leads to stands already:
+/// what is written next comes before it in the program.
 struct Writer<'program> {
     program: &'program [sock_filter],
     roles: &'program [Role],
@@ -181,10 +179,10 @@ impl<'program> Writer<'program> {
     }
 
     fn near_return(&mut self, step: &sock_filter) -> usize {
-        let place = self.written.len() + 1;
+        let (length, place) = (self.written.len(), self.written.len() + 1);
         let known = self.returns.iter_mut().find(|(k, _)| *k == step.k);
         match known {
-            Some((_, known)) if place - *known <= REACH => return *known,
+            Some((_, known)) if length - *known <= REACH => return *known,
             Some((_, known)) => *known = place,
             None => self.returns.push((step.k, place)),
         }
@@ -201,7 +199,6 @@ impl<'program> Writer<'program> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::compile::{IF_EQUAL, IF_GREATER};
     use super::super::interpreter::{Data, run};
     use super::*;
 
@@ -224,6 +221,7 @@ mod tests {
     /// The same answers for these numbers; returns the shorter one.
     fn same(program: &[sock_filter], numbers: impl Iterator<Item = i64>) -> BpfProgram {
         let short = shorten(program.to_vec());
+        assert!(short.len() <= program.len());
         for number in numbers {
             for args in [[0, 0], [1, 0], [0, 1], [1, 1], [2, 3], [3, 2]] {
                 let data = Data::new(number, &args);
@@ -302,11 +300,28 @@ mod tests {
         program.push(answer(5));
         let short = same(&program, 0..701);
         assert!(short.len() < 720, "{}", short.len());
-        // And a test between, which all before it jump to.
+        // A load that all jump to, and a return that is nearer than it.
         let mut program = vec![load(0)];
-        program.extend((0..600).map(|number| equal(number, 0, 0)));
-        program.extend([equal(5, 0, 1), answer(1), answer(2)]);
-        same(&program, 0..8);
+        let after = 2 * 400 + 1;
+        for number in 0..400 {
+            program.extend([equal(number, 0, 1), jump(after - 2 * number - 2)]);
+        }
+        program.extend([answer(7), load(16), equal(1, 0, 1), answer(1), answer(2)]);
+        let short = same(&program, 0..402);
+        let jumps = short.iter().filter(|step| step.code == JUMP).count();
+        assert!(jumps > 0, "vacuous");
+        assert!(short.len() < 410, "{}", short.len());
+    }
+
+    /// A test whose targets are as far as it jumps: to reach them takes one instruction more.
+    #[test]
+    fn what_would_be_longer_stays() {
+        for count in 250..=255u8 {
+            let mut program = vec![load(0)];
+            program.extend((0..count).map(|at| equal(at.into(), count - at, 0)));
+            program.extend([answer(1), answer(2)]);
+            same(&program, 0..260);
+        }
     }
 
     #[test]
@@ -316,6 +331,9 @@ mod tests {
             vec![load(0)],
             vec![jump(1), answer(0)],
             vec![load(0), equal(1, 0, 9), answer(0)],
+            // BPF_RET | BPF_A, and BPF_ST, after which a return may not stand just anywhere.
+            vec![load(0), instruction(0x16, 0, 0, 0)],
+            vec![load(0), instruction(0x02, 0, 0, 0), answer(0)],
         ] {
             assert_eq!(shorten(program.clone()), program);
         }
@@ -347,12 +365,13 @@ mod tests {
                 let near = left.min(256);
                 let (jt, jf) = (self.below(near), self.below(near));
                 let (jt, jf) = (u8::try_from(jt).unwrap(), u8::try_from(jf).unwrap());
-                program.push(match self.below(10) {
-                    0..3 => load([0, 16, 24][self.below(3)]),
-                    3 => instruction(0x54, 0, 0, self.k(4)), // BPF_ALU | BPF_AND | BPF_K
-                    4..7 => equal(self.k(4), jt, jf),
-                    7 => instruction(IF_GREATER, jt, jf, self.k(4)),
-                    8 => jump(self.k(left.min(9))),
+                program.push(match self.below(40) {
+                    0..14 => load([0, 16, 24][self.below(3)]),
+                    14..18 => instruction(AND, 0, 0, self.k(4)),
+                    18..28 => equal(self.k(4), jt, jf),
+                    28..32 => instruction(IF_GREATER, jt, jf, self.k(4)),
+                    32..36 => instruction(IF_NOT_LESS, jt, jf, self.k(4)),
+                    36..39 => jump(self.k(left)),
                     _ => answer(self.k(5)),
                 });
             }
@@ -364,13 +383,15 @@ mod tests {
     #[test]
     fn any_program_decides_the_same() {
         let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
-        let (mut long, mut shorter) = (0, 0);
+        let (mut long, mut shorter, mut jumps) = (0, 0, 0);
         for length in (1..1000).cycle().take(3000) {
             let program = numbers.program(length);
             let short = same(&program, 0..5);
             long += program.len();
             shorter += short.len();
+            jumps += short.iter().filter(|step| step.code == JUMP).count();
         }
         assert!(shorter * 2 < long, "vacuous: {shorter} of {long}");
+        assert!(jumps > 100, "vacuous: {jumps} far jumps");
     }
 }
